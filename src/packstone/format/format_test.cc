@@ -1,0 +1,50 @@
+// Proves, for every format of the list, that its layout is a bijection on ragged shapes too.
+#include "packstone/format/packed_weight.h"
+
+namespace packstone {
+namespace {
+
+template <class F>
+void prove(Shape shape, FormatParams params) {
+  if (F::legal(shape, params) != nullptr) return;
+  EXPECT_TRUE((proves_bijection<F, 1 << 16>(shape, params)))
+      << F::kName << " " << shape.rows << "x" << shape.cols << " group " << params.group_cols;
+}
+
+TEST(Format, EveryLayoutIsABijection) {
+  for (std::uint16_t id = 0; id < kFormatCount; ++id)
+    visit(FormatId{id}, []<class F>() {
+      int proven = 0;
+      for (std::int64_t rows : {1, 2, 3})
+        for (std::int64_t cols : {1, 5, 32, 64, 96, 128, 256, 512})
+          for (std::int32_t group : {0, 32, 64, 128})
+            for (FloatType metadata : {FloatType::kF16, FloatType::kF32})
+              if (F::legal({rows, cols}, {group, metadata}) == nullptr) {
+                prove<F>({rows, cols}, {group, metadata});
+                ++proven;
+              }
+      EXPECT_GT(proven, 0) << F::kName;
+    });
+}
+
+TEST(Format, NamesAreUniqueAndFound) {
+  for (std::uint16_t id = 0; id < kFormatCount; ++id)
+    EXPECT_EQ(find_format(format_info(FormatId{id}).name), FormatId{id});
+  EXPECT_EQ(find_format("gguf.q9_9"), std::nullopt);
+}
+
+TEST(PackedWeight, BindChecksEveryPlane) {
+  std::vector<std::byte> bytes(36);
+  auto good = PackedWeight::bind(kFormatId<GgufQ4_0>, {1, 64}, {}, {bytes}, nullptr, "f: t");
+  EXPECT_TRUE(good.has_value());
+  auto bad_shape = PackedWeight::bind(kFormatId<GgufQ4_0>, {1, 33}, {}, {bytes}, nullptr, "f: t");
+  EXPECT_EQ(bad_shape.error().code, ErrorCode::kInvalidInput);
+  auto truncated = PackedWeight::bind(kFormatId<GgufQ4_0>, {2, 64}, {}, {bytes}, nullptr, "f: t");
+  EXPECT_EQ(truncated.error().code, ErrorCode::kCorruptData);
+  EXPECT_EQ(truncated.error().message,
+            "format.bind: f: t: got 36 bytes, need 72 for gguf.q4_0 of [2, 64]; the file may be truncated "
+            "or its config may belong to another file");
+}
+
+}  // namespace
+}  // namespace packstone

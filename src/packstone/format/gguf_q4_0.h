@@ -1,0 +1,44 @@
+// GGUF Q4_0, 4.5 bits per weight. Producer: ggml (ggml-common.h block_q4_0, type id 2).
+//
+//   one block = 32 weights = 18 bytes
+//   +------+----+----------------------------------------+
+//   | byte | 0 1| 2 ......................................17 |
+//   |      | d  | byte 2+j: low nibble w[j], high w[j+16]    |
+//   +------+----+----------------------------------------+
+//   d: binary16, little-endian, of either sign
+//
+// Decode: w = d * (q - 8). Exact in binary32: 11 + 4 bits. Legal: cols a multiple of 32.
+// Unspecified by the producer: nothing; every pattern decodes (a non-finite d to inf or NaN).
+#pragma once
+
+#include "packstone/format/gguf_rows.h"
+
+namespace packstone {
+
+struct GgufQ4_0 : GgufRows<32, 18> {
+  static constexpr std::string_view kName = "gguf.q4_0";
+  static constexpr std::string_view kLayout = "gguf:Q4_0";
+  static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q4_0";
+  using Scheme = LinearScheme;
+  static constexpr int kCodeBits = 4;
+  static constexpr std::array<ParamSpec, 1> kParams{{{ParamKind::kScale, ParamCoding::kF16, 16}}};
+
+  static constexpr std::int64_t group_cols(const FormatParams&) { return 32; }
+  static constexpr std::int64_t param_cols(int, const FormatParams&) { return 32; }
+  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row, std::int64_t col) {
+    const int i = static_cast<int>(col % 32);
+    return one_piece(0, block_bit(shape, row, col) + 16 + 8 * (i % 16) + 4 * (i / 16), 4);
+  }
+  static constexpr PieceList param(Shape shape, const FormatParams&, int, std::int64_t row,
+                                   std::int64_t unit) {
+    return one_piece(0, block_bit(shape, row, unit * 32), 16);
+  }
+  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
+    return {half_to_float(static_cast<std::uint16_t>(raw.pattern[0])), kNoOffset, 8};
+  }
+};
+
+static_assert(CodedFormat<GgufQ4_0>);
+static_assert(proves_bijection<GgufQ4_0, 2 * 2 * 18 * 8>({2, 64}, {}));
+
+}  // namespace packstone

@@ -1,0 +1,114 @@
+// Where the bits of a packed weight live. Device-safe: C++20, no allocation, no exceptions.
+//
+// A weight owns a few byte planes (GGUF: one plane of blocks; MLX affine: weight, scales, biases).
+// A layout is two functions: the place of the code of (row, col) and the place of each parameter
+// of (row, unit). A place is a list of pieces, low bits first: Q6_K keeps 4 low bits of a code in
+// one part of the block and 2 high bits in another.
+#pragma once
+
+#include <cstdint>
+
+#include "packstone/base/bits.h"
+#include "packstone/format/scheme.h"
+
+namespace packstone {
+
+inline constexpr int kPlanesMax = 6;
+inline constexpr int kPiecesMax = 4;
+inline constexpr int kParamsMax = 6;
+
+// Logical size of a weight: rows = outputs, cols = inputs. y = W x.
+struct Shape {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  friend constexpr bool operator==(const Shape&, const Shape&) = default;
+};
+
+// What is known of a weight only at run time. Unused members keep their defaults.
+struct FormatParams {
+  std::int32_t group_cols = 0;               // columns that share parameters, where a format lets it vary
+  FloatType metadata = FloatType::kF16;      // type of scales and offsets, where a format lets it vary
+  friend constexpr bool operator==(const FormatParams&, const FormatParams&) = default;
+};
+
+// A run of bits in one plane: bits [bit, bit + width), low bit first.
+struct Piece {
+  std::uint64_t bit = 0;
+  std::uint8_t plane = 0;
+  std::uint8_t width = 0;
+};
+
+struct PieceList {
+  Piece piece[kPiecesMax];
+  int count = 0;
+};
+
+constexpr PieceList one_piece(int plane, std::uint64_t bit, int width) {
+  PieceList list;
+  list.piece[0] = {bit, static_cast<std::uint8_t>(plane), static_cast<std::uint8_t>(width)};
+  list.count = 1;
+  return list;
+}
+
+// low bits at (bit_low, width_low), the rest at (bit_high, width_high), both in `plane`.
+constexpr PieceList two_pieces(int plane, std::uint64_t bit_low, int width_low,
+                               std::uint64_t bit_high, int width_high) {
+  PieceList list = one_piece(plane, bit_low, width_low);
+  list.piece[1] = {bit_high, static_cast<std::uint8_t>(plane), static_cast<std::uint8_t>(width_high)};
+  list.count = 2;
+  return list;
+}
+
+constexpr int total_width(const PieceList& list) {
+  int width = 0;
+  for (int i = 0; i < list.count; ++i) width += list.piece[i].width;
+  return width;
+}
+
+// Gathers the bits of a place. `planes[i]` is the first byte of plane i.
+constexpr std::uint32_t read_place(const unsigned char* const* planes, const PieceList& place) {
+  std::uint32_t value = 0;
+  int shift = 0;
+  for (int i = 0; i < place.count; ++i) {
+    const Piece& piece = place.piece[i];
+    value |= read_bits(planes[piece.plane], piece.bit, piece.width) << shift;
+    shift += piece.width;
+  }
+  return value;
+}
+
+// Scatters the low bits of `value` to a place.
+constexpr void write_place(unsigned char* const* planes, const PieceList& place, std::uint32_t value) {
+  int shift = 0;
+  for (int i = 0; i < place.count; ++i) {
+    const Piece& piece = place.piece[i];
+    write_bits(planes[piece.plane], piece.bit, piece.width, value >> shift);
+    shift += piece.width;
+  }
+}
+
+// What a parameter is for, and how its pattern reads.
+enum class ParamKind : std::uint8_t { kScale, kOffset, kZero, kSuperScale, kSuperOffset, kGlobalScale };
+enum class ParamCoding : std::uint8_t {
+  kMetadata,  // a float of FormatParams::metadata
+  kF16, kF32, kUnsigned, kSigned, kE8M0, kE4M3,
+};
+
+struct ParamSpec {
+  ParamKind kind;
+  ParamCoding coding;
+  std::uint8_t bits;  // 0 with kMetadata: float_bits(params.metadata)
+};
+
+constexpr int param_bits(const ParamSpec& spec, const FormatParams& params) {
+  return spec.coding == ParamCoding::kMetadata ? float_bits(params.metadata) : spec.bits;
+}
+
+// Patterns of all parameters of one group, in the order of the format's kParams.
+struct RawParams {
+  std::uint32_t pattern[kParamsMax] = {};
+};
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace packstone

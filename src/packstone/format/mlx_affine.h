@@ -1,0 +1,69 @@
+// MLX affine, 2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128 along a row.
+// Producer: MLX 0.32 (mlx/backend/cpu/quantized.cpp, mx.quantize mode "affine").
+//
+//   weight: uint32 words; as bytes each row is one stream of codes, low bit first:
+//           the code of column c is bits [c * b, (c + 1) * b) of the row
+//   scales: [rows, cols / group] of float32, float16 or bfloat16, either sign
+//   biases: the same shape and type (the group's offset, not the layer's bias)
+//
+// Decode: w = fl(fl(scale * q) + offset), as MLX does with float32 operands. With 16-bit scales
+// the product is exact, so one rounding remains. Legal: cols a multiple of the group.
+#pragma once
+
+#include <array>
+
+#include "packstone/format/format.h"
+
+namespace packstone {
+
+template <int Bits>
+struct MlxAffine {
+  static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 5 || Bits == 6 || Bits == 8);
+  static constexpr char kNameText[] = {'m', 'l', 'x', '.', 'a', 'f', 'f', 'i', 'n', 'e', '.', 'w', '0' + Bits};
+  static constexpr std::string_view kName{kNameText, sizeof kNameText};
+  static constexpr std::string_view kLayout = "mlx-affine";
+  static constexpr std::string_view kSource = "MLX 0.32, mlx/backend/cpu/quantized.cpp";
+  using Scheme = LinearScheme;
+  static constexpr int kCodeBits = Bits;
+  static constexpr std::array<PlaneSpec, 3> kPlanes{{{".weight"}, {".scales"}, {".biases"}}};
+  static constexpr std::array<ParamSpec, 2> kParams{{
+      {ParamKind::kScale, ParamCoding::kMetadata, 0},
+      {ParamKind::kOffset, ParamCoding::kMetadata, 0},
+  }};
+
+  static constexpr const char* legal(Shape shape, const FormatParams& params) {
+    if (params.group_cols != 32 && params.group_cols != 64 && params.group_cols != 128)
+      return "a group of 32, 64 or 128 columns";
+    return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";
+  }
+  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
+  static constexpr std::int64_t param_cols(int, const FormatParams& params) { return params.group_cols; }
+  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
+    const std::uint64_t rows = static_cast<std::uint64_t>(shape.rows);
+    const std::uint64_t cols = static_cast<std::uint64_t>(shape.cols);
+    if (plane == 0) return rows * (cols * Bits / 8);
+    return rows * (cols / static_cast<std::uint64_t>(params.group_cols)) *
+           static_cast<std::uint64_t>(float_bits(params.metadata) / 8);
+  }
+  static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
+  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row, std::int64_t col) {
+    return one_piece(0, static_cast<std::uint64_t>(row * shape.cols + col) * Bits, Bits);
+  }
+  static constexpr PieceList param(Shape shape, const FormatParams& params, int which, std::int64_t row,
+                                   std::int64_t unit) {
+    const int bits = float_bits(params.metadata);
+    return one_piece(1 + which,
+                     static_cast<std::uint64_t>(row * (shape.cols / params.group_cols) + unit) *
+                         static_cast<std::uint64_t>(bits),
+                     bits);
+  }
+  static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
+    return {decode_float(params.metadata, raw.pattern[0]), decode_float(params.metadata, raw.pattern[1]), 0};
+  }
+};
+
+static_assert(CodedFormat<MlxAffine<3>>);
+static_assert(proves_bijection<MlxAffine<3>, 2048>({2, 64}, {32, FloatType::kF16}));
+static_assert(proves_bijection<MlxAffine<4>, 2048>({2, 64}, {64, FloatType::kF32}));
+
+}  // namespace packstone

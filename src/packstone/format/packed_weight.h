@@ -1,0 +1,81 @@
+// A weight whose bytes have been checked. The type is the proof: no room checks them again.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "packstone/base/bytes.h"
+#include "packstone/base/result.h"
+#include "packstone/format/registry.h"
+
+namespace packstone {
+
+// What is known of a format at run time; derived from its header.
+struct FormatInfo {
+  FormatId id{};
+  std::string_view name;    // "gguf.q4_0"
+  std::string_view layout;  // "gguf:Q4_0"
+  std::string_view source;
+  SchemeKind scheme{};
+  int code_bits = 0;
+  int plane_count = 0;
+  std::array<std::string_view, kPlanesMax> plane_suffix{};
+};
+
+// format_info(id): the derived facts of a format. Cost: a table look-up. Errors: none.
+const FormatInfo& format_info(FormatId id);
+
+// find_format("gguf.q4_0"): the format of that name, or nothing.
+std::optional<FormatId> find_format(std::string_view name);
+
+// layout_rule(id, shape, params): nullptr when legal, else the broken rule in words. Also refuses
+// negative sizes and more than limits::kMatrixElementsMax elements.
+const char* layout_rule(FormatId id, Shape shape, const FormatParams& params);
+
+// plane_bytes(id, plane, shape, params): exact size of a plane; the shape must be legal.
+std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParams& params);
+
+// Columns that share one set of decoded parameters.
+std::int64_t group_cols(FormatId id, const FormatParams& params);
+
+// A weight [rows = outputs, cols = inputs] in one of the house's formats: read-only byte planes, and
+// the owner that keeps them alive. Copies share the bytes.
+class PackedWeight {
+ public:
+  // bind(id, shape, params, planes, owner, subject) is the weight of those bytes.
+  // Shapes: planes[i] must have exactly plane_bytes(id, i, shape, params) bytes.
+  // Exact: bitwise; no byte is read or copied.
+  // Errors: kInvalidInput for an illegal shape or group; kCorruptData for a plane of another size.
+  //         Messages name `subject` (file and tensor).
+  // Threads: safe; the bytes must not change while a weight lives.
+  static Result<PackedWeight> bind(FormatId id, Shape shape, const FormatParams& params,
+                                   std::vector<ByteSpan> planes, std::shared_ptr<const void> owner,
+                                   std::string_view subject);
+
+  FormatId id() const { return id_; }
+  const FormatInfo& format() const { return format_info(id_); }
+  Shape shape() const { return shape_; }
+  const FormatParams& params() const { return params_; }
+  int plane_count() const { return static_cast<int>(planes_.size()); }
+  ByteSpan plane(int index) const { return planes_[static_cast<std::size_t>(index)]; }
+  std::uint64_t bytes() const;
+  double bits_per_weight() const;
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+
+  // First bytes of the planes, for read_place.
+  std::array<const unsigned char*, kPlanesMax> plane_pointers() const;
+
+ private:
+  PackedWeight() = default;
+  FormatId id_{};
+  Shape shape_;
+  FormatParams params_;
+  std::vector<ByteSpan> planes_;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace packstone

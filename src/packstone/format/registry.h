@@ -1,0 +1,62 @@
+// The one list of formats. To add one: write format/<name>.h, include it here, add it to the list.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "packstone/format/dense.h"
+#include "packstone/format/gguf_q4_0.h"
+#include "packstone/format/gguf_q6_k.h"
+#include "packstone/format/mlx_affine.h"
+
+namespace packstone {
+
+template <class... Formats>
+struct FormatList {
+  static constexpr std::size_t kSize = sizeof...(Formats);
+};
+
+using AllFormats = FormatList<DenseF32, DenseF16, DenseBF16,                                      //
+                              MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>,  //
+                              MlxAffine<8>,                                                       //
+                              GgufQ4_0, GgufQ6_K>;
+
+// Position in AllFormats. Lives only inside the process; on disk and in messages a format is its
+// name.
+enum class FormatId : std::uint16_t {};
+
+inline constexpr std::size_t kFormatCount = AllFormats::kSize;
+
+namespace detail {
+template <class F, class... Formats>
+constexpr FormatId id_in(FormatList<Formats...>) {
+  std::uint16_t index = 0, found = 0xFFFF;
+  ((std::is_same_v<F, Formats> ? void(found = index) : void(), ++index), ...);
+  return FormatId{found};
+}
+template <class Function, class First, class... Rest>
+constexpr decltype(auto) visit_in(std::uint16_t index, Function&& function, FormatList<First, Rest...>) {
+  if constexpr (sizeof...(Rest) == 0) {
+    return function.template operator()<First>();
+  } else {
+    if (index == 0) return function.template operator()<First>();
+    return visit_in(static_cast<std::uint16_t>(index - 1), std::forward<Function>(function),
+                    FormatList<Rest...>{});
+  }
+}
+}  // namespace detail
+
+// The id of a format known at compile time.
+template <CodedFormat F>
+inline constexpr FormatId kFormatId = detail::id_in<F>(AllFormats{});
+
+// visit(id, f) calls f.operator()<F>() with the format of that id: the only switch over formats in
+// the program. Instantiates f for every format: call it in few .cc files.
+template <class Function>
+constexpr decltype(auto) visit(FormatId id, Function&& function) {
+  return detail::visit_in(static_cast<std::uint16_t>(id), std::forward<Function>(function), AllFormats{});
+}
+
+}  // namespace packstone
