@@ -24,8 +24,8 @@ class KvCache;
 // One row of a batch.
 struct BatchRow {
   std::int32_t token = 0;
-  std::int64_t position = 0;   // 0-based, must equal the number of tokens before it in its sequence
-  std::int32_t sequence = 0;   // index into the caches given to forward
+  std::int64_t position = 0;  // 0-based, must equal the number of tokens before it in its sequence
+  std::int32_t sequence = 0;  // index into the caches given to forward
   bool wants_logits = false;
 };
 
@@ -33,7 +33,8 @@ class Model {
  public:
   // load(checkpoint, pool, options) binds every weight to a kernel; no weight is copied or decoded.
   // Errors: kCorruptData (missing or misshaped tensor, by name), kUnsupported, kExhausted.
-  static Result<Model> load(Checkpoint checkpoint, ThreadPool& pool, const LoadOptions& options = {});
+  static Result<Model> load(Checkpoint checkpoint, ThreadPool& pool,
+                            const LoadOptions& options = {});
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();
@@ -46,15 +47,15 @@ class Model {
   // A new, empty sequence of at most `context` tokens. Errors: kInvalidInput, kExhausted.
   Result<std::unique_ptr<KvCache>> new_cache(std::int64_t context) const;
 
-  // forward(rows, caches, logits) appends the rows to their sequences and writes the logits of those
-  // that want them, in row order.
-  // Shapes: logits [count of wants_logits, vocab].
-  // Exact: bounded; the bits of a row's logits do not depend on the other rows of the call, nor on
+  // forward(rows, caches, logits) appends the rows to their sequences and writes the logits of
+  // those that want them, in row order. Shapes: logits [count of wants_logits, vocab]. Exact:
+  // bounded; the bits of a row's logits do not depend on the other rows of the call, nor on
   //        how the sequence was cut into calls.
   // Errors: kInvalidInput for a token or position out of range; kExhausted when a cache is full.
   //         Nothing is changed then.
   // Threads: one caller at a time; work is spread over the pool given to load.
-  Status forward(std::span<const BatchRow> rows, std::span<KvCache* const> caches, std::span<float> logits);
+  Status forward(std::span<const BatchRow> rows, std::span<KvCache* const> caches,
+                 std::span<float> logits);
 
  private:
   struct State;

@@ -1,5 +1,6 @@
-// What tells one decoder architecture from another, as data. The decoder (decoder.h) knows the steps
-// of a layer; a recipe says which of them an architecture takes and under which names its weights go.
+// What tells one decoder architecture from another, as data. The decoder (decoder.h) knows the
+// steps of a layer; a recipe says which of them an architecture takes and under which names its
+// weights go.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,14 @@ struct DecoderRecipe {
   std::string_view attention_norm = "input_layernorm";
   std::string_view post_attention_norm;  // empty: none
   std::string_view ffn_norm = "post_attention_layernorm";
-  std::string_view post_ffn_norm;        // empty: none
-  bool qk_norm = false;                  // per head, before rope
-  bool norm_plus_one = false;            // the Hugging Face weight w stands for the factor 1 + w
-  bool local_rope = false;               // sliding layers: rope_local_theta and no rope scaling
+  std::string_view post_ffn_norm;  // empty: none
+  bool qk_norm = false;            // per head, before rope
+  bool norm_plus_one = false;      // the Hugging Face weight w stands for the factor 1 + w
+  bool local_rope = false;         // sliding layers: rope_local_theta and no rope scaling
   Activation activation = Activation::kSilu;
   float embedding_scale = 1.0f;
-  float attention_softcap = 0.0f;        // 0: none
-  float final_softcap = 0.0f;            // 0: none
+  float attention_softcap = 0.0f;  // 0: none
+  float final_softcap = 0.0f;      // 0: none
 };
 
 using RecipeFunction = DecoderRecipe (*)(const ModelConfig& config);

@@ -37,8 +37,9 @@ void apply_yarn(Rope& rope, std::int64_t head_dim, double theta, const RopeScali
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     rope.frequency[i] *= (1 - ramp) + ramp / scaling.factor;
   }
-  rope.magnitude = scaling.attention_factor.value_or(
-      yarn_mscale(scaling.factor, scaling.mscale) / yarn_mscale(scaling.factor, scaling.mscale_all_dim));
+  rope.magnitude =
+      scaling.attention_factor.value_or(yarn_mscale(scaling.factor, scaling.mscale) /
+                                        yarn_mscale(scaling.factor, scaling.mscale_all_dim));
 }
 
 }  // namespace
@@ -58,7 +59,8 @@ Result<Rope> make_rope(std::int64_t head_dim, double theta, const RopeScaling& s
   Rope rope;
   rope.frequency.resize(static_cast<std::size_t>(head_dim / 2));
   for (std::size_t i = 0; i < rope.frequency.size(); ++i)
-    rope.frequency[i] = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    rope.frequency[i] =
+        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
   switch (scaling.kind) {
     case RopeKind::kNone:
       break;

@@ -21,10 +21,10 @@ struct Rope {
   void fill(std::int64_t position, float* cos, float* sin) const;
 };
 
-// make_rope(head_dim, theta, scaling): frequency[i] = theta^(-2i / head_dim), changed by the scaling.
-// Errors: kInvalidInput for an odd head_dim or parameters that give no finite frequency, by name.
-// Source: linear, llama3 and yarn as in transformers 5 modeling_rope_utils.py and mlx_lm 0.32
-// models/rope_utils.py; yarn: arXiv 2309.00071.
+// make_rope(head_dim, theta, scaling): frequency[i] = theta^(-2i / head_dim), changed by the
+// scaling. Errors: kInvalidInput for an odd head_dim or parameters that give no finite frequency,
+// by name. Source: linear, llama3 and yarn as in transformers 5 modeling_rope_utils.py and mlx_lm
+// 0.32 models/rope_utils.py; yarn: arXiv 2309.00071.
 Result<Rope> make_rope(std::int64_t head_dim, double theta, const RopeScaling& scaling);
 
 }  // namespace packstone

@@ -1,7 +1,7 @@
-// Gemma 3 text: Gemma 2's four norms without its caps, RMS norms with factor 1 + w on the heads of q
-// and k, sliding layers with a rope base of their own. The embedding factor sqrt(hidden) is rounded
-// to bfloat16, as the model was trained.
-// Source of the formula: mlx_lm 0.32 models/gemma3_text.py.
+// Gemma 3 text: Gemma 2's four norms without its caps, RMS norms with factor 1 + w on the heads of
+// q and k, sliding layers with a rope base of their own. The embedding factor sqrt(hidden) is
+// rounded to bfloat16, as the model was trained. Source of the formula: mlx_lm 0.32
+// models/gemma3_text.py.
 #include <cmath>
 
 #include "packstone/base/small_float.h"

@@ -4,6 +4,8 @@
 
 namespace packstone {
 
-DecoderRecipe llama_recipe(const ModelConfig&) { return {}; }
+DecoderRecipe llama_recipe(const ModelConfig&) {
+  return {};
+}
 
 }  // namespace packstone

@@ -4,6 +4,8 @@
 
 namespace packstone {
 
-DecoderRecipe qwen2_recipe(const ModelConfig&) { return {}; }
+DecoderRecipe qwen2_recipe(const ModelConfig&) {
+  return {};
+}
 
 }  // namespace packstone
