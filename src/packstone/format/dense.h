@@ -18,6 +18,9 @@ struct Dense {
   static constexpr std::string_view kSource = "IEEE 754-2019; bfloat16: upper half of binary32";
   using Scheme = FloatScheme<Type>;
   static constexpr int kCodeBits = float_bits(Type);
+  static constexpr std::uint32_t kCodeXor = 0;
+  static constexpr int kRunCols = 1;
+  static constexpr std::array<std::int32_t, 0> kGroups{};
   static constexpr std::array<PlaneSpec, 1> kPlanes{{{""}}};
   static constexpr std::array<ParamSpec, 0> kParams{};
 
@@ -35,6 +38,9 @@ struct Dense {
     return {};
   }
   static constexpr GroupValues values(const RawParams&, const FormatParams&) { return {}; }
+  static constexpr bool encode(const GroupValues&, const FormatParams&, RawParams&) {
+    return true;
+  }
 };
 
 using DenseF32 = Dense<FloatType::kF32>;

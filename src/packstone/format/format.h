@@ -25,6 +25,11 @@ struct PlaneSpec {
 //   kSource      producer, file and version that define it
 //   Scheme       LinearScheme, FloatScheme<...> or a table scheme
 //   kCodeBits    1..32
+//   kCodeXor     the stored bits are code ^ kCodeXor; codes are counted from 0 everywhere, so a
+//                format of signed bytes has 0x80 here and center 128
+//   kRunCols     columns of a run: whole rows are whole runs, the codes of a run lie in the plane and
+//                at the offsets of the first run's, and a run starts on a byte. 0: no such period
+//   kGroups      group sizes along a row that are legal; empty where parameters do not exist
 //   kPlanes      array of PlaneSpec
 //   kParams      array of ParamSpec (may be empty: std::array<ParamSpec, 0>)
 //   legal(shape, params)            nullptr, or the broken rule as words: "cols a multiple of 32"
@@ -35,7 +40,10 @@ struct PlaneSpec {
 //   param(shape, params, which, row, unit)   place of parameter `which` of columns
 //                                            [unit * param_cols, (unit + 1) * param_cols)
 //   values(raw, params)             GroupValues from the group's raw parameters
-//   padding(plane, shape, params)   bits of the plane that no place uses (must be zero to be
+//   encode(values, params, raw)     the inverse of values: sets raw so that values(raw, params) has the
+//                                   bits of `values` (an offset of zero where the format has none),
+//                                   or says false
+//   padding_bits(plane, shape, params)   bits of the plane that no place uses (must be zero to be
 //                                   canonical; accepted on read)
 template <class F>
 concept CodedFormat = requires(Shape shape, FormatParams params, std::int64_t index, RawParams raw) {
@@ -43,6 +51,9 @@ concept CodedFormat = requires(Shape shape, FormatParams params, std::int64_t in
   { F::kLayout } -> std::convertible_to<std::string_view>;
   { F::kSource } -> std::convertible_to<std::string_view>;
   { F::kCodeBits } -> std::convertible_to<int>;
+  { F::kCodeXor } -> std::convertible_to<std::uint32_t>;
+  { F::kRunCols } -> std::convertible_to<int>;
+  { F::kGroups.size() } -> std::convertible_to<int>;
   { F::Scheme::kKind } -> std::convertible_to<SchemeKind>;
   { F::kPlanes.size() } -> std::convertible_to<int>;
   { F::kParams.size() } -> std::convertible_to<int>;
@@ -53,6 +64,7 @@ concept CodedFormat = requires(Shape shape, FormatParams params, std::int64_t in
   { F::code(shape, params, index, index) } -> std::same_as<PieceList>;
   { F::param(shape, params, 0, index, index) } -> std::same_as<PieceList>;
   { F::values(raw, params) } -> std::same_as<GroupValues>;
+  { F::encode(GroupValues{}, params, raw) } -> std::same_as<bool>;
   { F::padding_bits(0, shape, params) } -> std::convertible_to<std::uint64_t>;
 };
 
@@ -66,6 +78,14 @@ constexpr RawParams read_params(const unsigned char* const* planes, Shape shape,
     raw.pattern[which] = read_place(
         planes, F::param(shape, params, which, row, col / F::param_cols(which, params)));
   return raw;
+}
+
+// Whether every group has a stored offset.
+template <CodedFormat F>
+constexpr bool has_offset() {
+  for (const ParamSpec& spec : F::kParams)
+    if (spec.kind == ParamKind::kOffset || spec.kind == ParamKind::kSuperOffset) return true;
+  return false;
 }
 
 // Bytes of all planes together.

@@ -31,6 +31,13 @@ TEST(Format, NamesAreUniqueAndFound) {
   for (std::uint16_t id = 0; id < kFormatCount; ++id)
     EXPECT_EQ(find_format(format_info(FormatId{id}).name), FormatId{id});
   EXPECT_EQ(find_format("gguf.q9_9"), std::nullopt);
+  EXPECT_EQ(find_layout("gguf:Q4_K"), kFormatId<GgufQ4_K>);
+  EXPECT_EQ(find_layout("mlx-affine", 4), kFormatId<MlxAffine<4>>);
+  EXPECT_EQ(find_layout("mlx-affine"), std::nullopt);
+  EXPECT_EQ(format_info(kFormatId<MlxAffine<4>>).group_sizes.size(), 3u);
+  EXPECT_EQ(format_info(kFormatId<GgufQ2_K>).group_sizes[0], 16);
+  EXPECT_TRUE(format_info(kFormatId<GgufQ2_K>).has_offset);
+  EXPECT_FALSE(format_info(kFormatId<GgufQ8_0>).has_offset);
 }
 
 TEST(PackedWeight, BindChecksEveryPlane) {

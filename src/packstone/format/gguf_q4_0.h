@@ -1,10 +1,10 @@
 // GGUF Q4_0, 4.5 bits per weight. Producer: ggml (ggml-common.h block_q4_0, type id 2).
 //
 //   one block = 32 weights = 18 bytes
-//   +------+----+----------------------------------------+
-//   | byte | 0 1| 2 ......................................17 |
-//   |      | d  | byte 2+j: low nibble w[j], high w[j+16]    |
-//   +------+----+----------------------------------------+
+//   +------+-----+------------------------------------------+
+//   | byte | 0 1 | 2 ................................... 17 |
+//   |      |  d  | byte 2+j: low nibble w[j], high w[j+16]  |
+//   +------+-----+------------------------------------------+
 //   d: binary16, little-endian, of either sign
 //
 // Decode: w = d * (q - 8). Exact in binary32: 11 + 4 bits. Legal: cols a multiple of 32.
@@ -15,26 +15,24 @@
 
 namespace packstone {
 
-struct GgufQ4_0 : GgufRows<32, 18> {
+struct GgufQ4_0 : GgufRows<GgufQ4_0, 32, 18, 32> {
   static constexpr std::string_view kName = "gguf.q4_0";
   static constexpr std::string_view kLayout = "gguf:Q4_0";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q4_0";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 4;
-  static constexpr std::array<ParamSpec, 1> kParams{{{ParamKind::kScale, ParamCoding::kF16, 16}}};
+  static constexpr std::array<ParamSpec, 1> kParams{{
+      {ParamKind::kScale, ParamCoding::kF16, 16},
+  }};
 
-  static constexpr std::int64_t group_cols(const FormatParams&) { return 32; }
-  static constexpr std::int64_t param_cols(int, const FormatParams&) { return 32; }
-  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row, std::int64_t col) {
-    const int i = static_cast<int>(col % 32);
-    return one_piece(0, block_bit(shape, row, col) + 16 + 8 * (i % 16) + 4 * (i / 16), 4);
-  }
-  static constexpr PieceList param(Shape shape, const FormatParams&, int, std::int64_t row,
-                                   std::int64_t unit) {
-    return one_piece(0, block_bit(shape, row, unit * 32), 16);
-  }
+  static constexpr PieceList block_code(int i) { return pieces(split_nibble(2, i)); }
+  static constexpr PieceList block_param(int, int) { return one_piece(0, 0, 16); }
   static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {half_to_float(static_cast<std::uint16_t>(raw.pattern[0])), kNoOffset, 8};
+    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 8};
+  }
+  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
+    return group.center == 8 && group.offset == 0.0f &&
+           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
   }
 };
 

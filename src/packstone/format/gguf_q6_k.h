@@ -16,7 +16,7 @@
 
 namespace packstone {
 
-struct GgufQ6_K : GgufRows<256, 210> {
+struct GgufQ6_K : GgufRows<GgufQ6_K, 256, 210, 16> {
   static constexpr std::string_view kName = "gguf.q6_k";
   static constexpr std::string_view kLayout = "gguf:Q6_K";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q6_K";
@@ -27,24 +27,17 @@ struct GgufQ6_K : GgufRows<256, 210> {
       {ParamKind::kScale, ParamCoding::kSigned, 8},
   }};
 
-  static constexpr std::int64_t group_cols(const FormatParams&) { return 16; }
-  static constexpr std::int64_t param_cols(int which, const FormatParams&) {
-    return which == 0 ? 256 : 16;
-  }
-  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row, std::int64_t col) {
-    const std::uint64_t block = block_bit(shape, row, col);
-    const int i = static_cast<int>(col % 256);
+  static constexpr PieceList block_code(int i) {
     const int h = i / 128, s = (i % 128) / 32, l = i % 32;
-    return two_pieces(0, block + 8 * (64 * h + 32 * (s % 2) + l) + 4 * (s / 2), 4,
-                      block + 8 * (128 + 32 * h + l) + 2 * s, 2);
+    return pieces(Piece{8u * (64 * h + 32 * (s % 2) + l) + 4 * (s / 2), 0, 4},
+                  Piece{8u * (128 + 32 * h + l) + 2 * s, 0, 2});
   }
-  static constexpr PieceList param(Shape shape, const FormatParams&, int which, std::int64_t row,
-                                   std::int64_t unit) {
-    if (which == 0) return one_piece(0, block_bit(shape, row, unit * 256) + 8 * 208, 16);
-    return one_piece(0, block_bit(shape, row, unit * 16) + 8 * (192 + unit % 16), 8);
+  static constexpr PieceList block_param(int which, int unit) {
+    if (which == 0) return one_piece(0, 8u * 208, 16);
+    return one_piece(0, 8u * (192 + unit), 8);
   }
   static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = half_to_float(static_cast<std::uint16_t>(raw.pattern[0]));
+    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
     const float scale = static_cast<float>(static_cast<std::int8_t>(raw.pattern[1]));
     return {d * scale, kNoOffset, 32};
   }

@@ -50,12 +50,16 @@ constexpr PieceList one_piece(int plane, std::uint64_t bit, int width) {
   return list;
 }
 
-// low bits at (bit_low, width_low), the rest at (bit_high, width_high), both in `plane`.
-constexpr PieceList two_pieces(int plane, std::uint64_t bit_low, int width_low,
-                               std::uint64_t bit_high, int width_high) {
-  PieceList list = one_piece(plane, bit_low, width_low);
-  list.piece[1] = {bit_high, static_cast<std::uint8_t>(plane), static_cast<std::uint8_t>(width_high)};
-  list.count = 2;
+// A place of up to kPiecesMax pieces, low bits first.
+template <class... Pieces>
+constexpr PieceList pieces(Pieces... piece) {
+  static_assert(sizeof...(Pieces) <= kPiecesMax);
+  return {{piece...}, sizeof...(Pieces)};
+}
+
+// The same pieces, `bits` further on.
+constexpr PieceList moved(PieceList list, std::uint64_t bits) {
+  for (int i = 0; i < list.count; ++i) list.piece[i].bit += bits;
   return list;
 }
 
@@ -88,6 +92,7 @@ constexpr void write_place(unsigned char* const* planes, const PieceList& place,
 }
 
 // What a parameter is for, and how its pattern reads.
+// Super parameters belong to a block of several groups.
 enum class ParamKind : std::uint8_t { kScale, kOffset, kZero, kSuperScale, kSuperOffset, kGlobalScale };
 enum class ParamCoding : std::uint8_t {
   kMetadata,  // a float of FormatParams::metadata

@@ -25,6 +25,9 @@ struct MlxAffine {
   static constexpr std::string_view kSource = "MLX 0.32, mlx/backend/cpu/quantized.cpp";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = Bits;
+  static constexpr std::uint32_t kCodeXor = 0;
+  static constexpr int kRunCols = 32;
+  static constexpr std::array<std::int32_t, 3> kGroups{32, 64, 128};
   static constexpr std::array<PlaneSpec, 3> kPlanes{{{".weight"}, {".scales"}, {".biases"}}};
   static constexpr std::array<ParamSpec, 2> kParams{{
       {ParamKind::kScale, ParamCoding::kMetadata, 0},
@@ -59,6 +62,10 @@ struct MlxAffine {
   }
   static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
     return {decode_float(params.metadata, raw.pattern[0]), decode_float(params.metadata, raw.pattern[1]), 0};
+  }
+  static constexpr bool encode(const GroupValues& group, const FormatParams& params, RawParams& raw) {
+    return group.center == 0 && encode_float_exact(params.metadata, group.scale, raw.pattern[0]) &&
+           encode_float_exact(params.metadata, group.offset, raw.pattern[1]);
   }
 };
 

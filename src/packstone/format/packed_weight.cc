@@ -8,7 +8,7 @@ namespace {
 template <CodedFormat F>
 FormatInfo make_info() {
   FormatInfo info{kFormatId<F>, F::kName, F::kLayout, F::kSource, F::Scheme::kKind, F::kCodeBits,
-                  static_cast<int>(F::kPlanes.size()), {}};
+                  static_cast<int>(F::kPlanes.size()), {}, F::kParams, F::kGroups, has_offset<F>()};
   for (std::size_t i = 0; i < F::kPlanes.size(); ++i) info.plane_suffix[i] = F::kPlanes[i].suffix;
   return info;
 }
@@ -31,6 +31,16 @@ std::optional<FormatId> find_format(std::string_view name) {
   for (const FormatInfo& info : table())
     if (info.name == name) return info.id;
   return std::nullopt;
+}
+
+std::optional<FormatId> find_layout(std::string_view layout, int code_bits) {
+  std::optional<FormatId> found;
+  for (const FormatInfo& info : table()) {
+    if (info.layout != layout || (code_bits != 0 && info.code_bits != code_bits)) continue;
+    if (found) return std::nullopt;
+    found = info.id;
+  }
+  return found;
 }
 
 const char* layout_rule(FormatId id, Shape shape, const FormatParams& params) {

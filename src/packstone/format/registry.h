@@ -7,8 +7,16 @@
 #include <utility>
 
 #include "packstone/format/dense.h"
+#include "packstone/format/gguf_q2_k.h"
+#include "packstone/format/gguf_q3_k.h"
 #include "packstone/format/gguf_q4_0.h"
+#include "packstone/format/gguf_q4_1.h"
+#include "packstone/format/gguf_q4_k.h"
+#include "packstone/format/gguf_q5_0.h"
+#include "packstone/format/gguf_q5_1.h"
+#include "packstone/format/gguf_q5_k.h"
 #include "packstone/format/gguf_q6_k.h"
+#include "packstone/format/gguf_q8_0.h"
 #include "packstone/format/mlx_affine.h"
 
 namespace packstone {
@@ -18,10 +26,12 @@ struct FormatList {
   static constexpr std::size_t kSize = sizeof...(Formats);
 };
 
-using AllFormats = FormatList<DenseF32, DenseF16, DenseBF16,                                      //
-                              MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>,  //
-                              MlxAffine<8>,                                                       //
-                              GgufQ4_0, GgufQ6_K>;
+using AllFormats =
+    FormatList<DenseF32, DenseF16, DenseBF16,                                               //
+               MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>,        //
+               MlxAffine<8>,                                                                //
+               GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0,                            //
+               GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
 
 // Position in AllFormats. Lives only inside the process; on disk and in messages a format is its
 // name.

@@ -4,7 +4,7 @@
 //     value = fl(fl(scale * level(q)) + offset)          fl = round to nearest even in binary32
 // where the group's scale and offset are binary32 numbers made from the stored parameters and
 // level(q) is a small number that binary32 holds exactly:
-//     linear schemes    level(q) = q - center            (GGUF, MLX affine, GPTQ, AWQ, ...)
+//     linear schemes    level(q) = q - center, q >= 0    (GGUF, MLX affine, GPTQ, AWQ, ...)
 //     table schemes     level(q) = a fixed table          (E2M1, NF4, IQ4_NL, FP8, ...)
 //     float schemes     level(q) = the float pattern q    (float32, float16, bfloat16)
 // A scheme without an offset has offset -0.0, the one number that changes no sum, sign of zero
@@ -61,6 +61,20 @@ constexpr std::uint32_t encode_float(FloatType type, float value) {
     case FloatType::kBF16: return float_to_bfloat16(value);
   }
   return 0;
+}
+
+// The pattern of `type` whose value has the very bits of `value`, NaN payloads included; false when
+// there is none.
+constexpr bool encode_float_exact(FloatType type, float value, std::uint32_t& pattern) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const bool is_nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
+  if (is_nan && type == FloatType::kF16)
+    pattern = (bits >> 16 & 0x8000u) | 0x7C00u | (bits >> 13 & 0x3FFu);
+  else if (is_nan && type == FloatType::kBF16)
+    pattern = bits >> 16;
+  else
+    pattern = encode_float(type, value);
+  return std::bit_cast<std::uint32_t>(decode_float(type, pattern)) == bits;
 }
 
 // The code is the pattern of an IEEE-style float; there are no parameters.
