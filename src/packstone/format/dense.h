@@ -28,19 +28,19 @@ struct Dense {
   static constexpr std::int64_t group_cols(const FormatParams&) { return 1; }
   static constexpr std::int64_t param_cols(int, const FormatParams&) { return 1; }
   static constexpr std::uint64_t plane_bytes(int, Shape shape, const FormatParams&) {
-    return static_cast<std::uint64_t>(shape.rows) * static_cast<std::uint64_t>(shape.cols) * (kCodeBits / 8);
+    return static_cast<std::uint64_t>(shape.rows) * static_cast<std::uint64_t>(shape.cols) *
+           (kCodeBits / 8);
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
-  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row, std::int64_t col) {
+  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row,
+                                  std::int64_t col) {
     return one_piece(0, static_cast<std::uint64_t>(row * shape.cols + col) * kCodeBits, kCodeBits);
   }
   static constexpr PieceList param(Shape, const FormatParams&, int, std::int64_t, std::int64_t) {
     return {};
   }
   static constexpr GroupValues values(const RawParams&, const FormatParams&) { return {}; }
-  static constexpr bool encode(const GroupValues&, const FormatParams&, RawParams&) {
-    return true;
-  }
+  static constexpr bool encode(const GroupValues&, const FormatParams&, RawParams&) { return true; }
 };
 
 using DenseF32 = Dense<FloatType::kF32>;

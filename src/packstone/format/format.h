@@ -27,7 +27,8 @@ struct PlaneSpec {
 //   kCodeBits    1..32
 //   kCodeXor     the stored bits are code ^ kCodeXor; codes are counted from 0 everywhere, so a
 //                format of signed bytes has 0x80 here and center 128
-//   kRunCols     columns of a run: whole rows are whole runs, the codes of a run lie in the plane and
+//   kRunCols     columns of a run: whole rows are whole runs, the codes of a run lie in the plane
+//   and
 //                at the offsets of the first run's, and a run starts on a byte. 0: no such period
 //   kGroups      group sizes along a row that are legal; empty where parameters do not exist
 //   kPlanes      array of PlaneSpec
@@ -40,33 +41,35 @@ struct PlaneSpec {
 //   param(shape, params, which, row, unit)   place of parameter `which` of columns
 //                                            [unit * param_cols, (unit + 1) * param_cols)
 //   values(raw, params)             GroupValues from the group's raw parameters
-//   encode(values, params, raw)     the inverse of values: sets raw so that values(raw, params) has the
+//   encode(values, params, raw)     the inverse of values: sets raw so that values(raw, params) has
+//   the
 //                                   bits of `values` (an offset of zero where the format has none),
 //                                   or says false
 //   padding_bits(plane, shape, params)   bits of the plane that no place uses (must be zero to be
 //                                   canonical; accepted on read)
 template <class F>
-concept CodedFormat = requires(Shape shape, FormatParams params, std::int64_t index, RawParams raw) {
-  { F::kName } -> std::convertible_to<std::string_view>;
-  { F::kLayout } -> std::convertible_to<std::string_view>;
-  { F::kSource } -> std::convertible_to<std::string_view>;
-  { F::kCodeBits } -> std::convertible_to<int>;
-  { F::kCodeXor } -> std::convertible_to<std::uint32_t>;
-  { F::kRunCols } -> std::convertible_to<int>;
-  { F::kGroups.size() } -> std::convertible_to<int>;
-  { F::Scheme::kKind } -> std::convertible_to<SchemeKind>;
-  { F::kPlanes.size() } -> std::convertible_to<int>;
-  { F::kParams.size() } -> std::convertible_to<int>;
-  { F::legal(shape, params) } -> std::same_as<const char*>;
-  { F::group_cols(params) } -> std::convertible_to<std::int64_t>;
-  { F::param_cols(0, params) } -> std::convertible_to<std::int64_t>;
-  { F::plane_bytes(0, shape, params) } -> std::convertible_to<std::uint64_t>;
-  { F::code(shape, params, index, index) } -> std::same_as<PieceList>;
-  { F::param(shape, params, 0, index, index) } -> std::same_as<PieceList>;
-  { F::values(raw, params) } -> std::same_as<GroupValues>;
-  { F::encode(GroupValues{}, params, raw) } -> std::same_as<bool>;
-  { F::padding_bits(0, shape, params) } -> std::convertible_to<std::uint64_t>;
-};
+concept CodedFormat =
+    requires(Shape shape, FormatParams params, std::int64_t index, RawParams raw) {
+      { F::kName } -> std::convertible_to<std::string_view>;
+      { F::kLayout } -> std::convertible_to<std::string_view>;
+      { F::kSource } -> std::convertible_to<std::string_view>;
+      { F::kCodeBits } -> std::convertible_to<int>;
+      { F::kCodeXor } -> std::convertible_to<std::uint32_t>;
+      { F::kRunCols } -> std::convertible_to<int>;
+      { F::kGroups.size() } -> std::convertible_to<int>;
+      { F::Scheme::kKind } -> std::convertible_to<SchemeKind>;
+      { F::kPlanes.size() } -> std::convertible_to<int>;
+      { F::kParams.size() } -> std::convertible_to<int>;
+      { F::legal(shape, params) } -> std::same_as<const char*>;
+      { F::group_cols(params) } -> std::convertible_to<std::int64_t>;
+      { F::param_cols(0, params) } -> std::convertible_to<std::int64_t>;
+      { F::plane_bytes(0, shape, params) } -> std::convertible_to<std::uint64_t>;
+      { F::code(shape, params, index, index) } -> std::same_as<PieceList>;
+      { F::param(shape, params, 0, index, index) } -> std::same_as<PieceList>;
+      { F::values(raw, params) } -> std::same_as<GroupValues>;
+      { F::encode(GroupValues{}, params, raw) } -> std::same_as<bool>;
+      { F::padding_bits(0, shape, params) } -> std::convertible_to<std::uint64_t>;
+    };
 
 // Reads the raw parameters of the group that holds columns [group * group_cols, ...).
 template <CodedFormat F>
@@ -75,8 +78,8 @@ constexpr RawParams read_params(const unsigned char* const* planes, Shape shape,
   RawParams raw;
   const std::int64_t col = group * F::group_cols(params);
   for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which)
-    raw.pattern[which] = read_place(
-        planes, F::param(shape, params, which, row, col / F::param_cols(which, params)));
+    raw.pattern[which] =
+        read_place(planes, F::param(shape, params, which, row, col / F::param_cols(which, params)));
   return raw;
 }
 

@@ -49,7 +49,8 @@ TEST(PackedWeight, BindChecksEveryPlane) {
   auto truncated = PackedWeight::bind(kFormatId<GgufQ4_0>, {2, 64}, {}, {bytes}, nullptr, "f: t");
   EXPECT_EQ(truncated.error().code, ErrorCode::kCorruptData);
   EXPECT_EQ(truncated.error().message,
-            "format.bind: f: t: got 36 bytes, need 72 for gguf.q4_0 of [2, 64]; the file may be truncated "
+            "format.bind: f: t: got 36 bytes, need 72 for gguf.q4_0 of [2, 64]; the file may be "
+            "truncated "
             "or its config may belong to another file");
 }
 

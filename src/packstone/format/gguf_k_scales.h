@@ -1,5 +1,5 @@
-// The parameters that Q4_K and Q5_K share: d and dmin (binary16) at bytes 0 and 2 of the block, then
-// 8 scales and 8 minimums of 6 bits in 12 bytes S at byte 4.
+// The parameters that Q4_K and Q5_K share: d and dmin (binary16) at bytes 0 and 2 of the block,
+// then 8 scales and 8 minimums of 6 bits in 12 bytes S at byte 4.
 //
 //   +---------------+---------------------+---------------------+------------------------------+
 //   | byte of S     | 0..3                | 4..7                | 8..11                        |

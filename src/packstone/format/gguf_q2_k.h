@@ -8,9 +8,9 @@
 //   +----------------------+----------+----------+-------------+
 //   weight i: h = i / 128, s = (i % 128) / 32, l = i % 32: bits 2s, 2s + 1 of qs[32 h + l]
 //
-// Decode: w = fl((d * scale) * q - dmin * minimum): products exact (11 + 4 + 2 and 11 + 4 bits), one
-// rounding at the difference. Legal: cols a multiple of 256.
-// Unspecified by the producer: nothing; every pattern decodes.
+// Decode: w = fl((d * scale) * q - dmin * minimum): products exact (11 + 4 + 2 and 11 + 4 bits),
+// one rounding at the difference. Legal: cols a multiple of 256. Unspecified by the producer:
+// nothing; every pattern decodes.
 #pragma once
 
 #include "packstone/format/gguf_rows.h"
@@ -41,7 +41,8 @@ struct GgufQ2_K : GgufRows<GgufQ2_K, 256, 84, 16> {
   static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
     const float d = decode_float(FloatType::kF16, raw.pattern[0]);
     const float dmin = decode_float(FloatType::kF16, raw.pattern[1]);
-    return {d * static_cast<float>(raw.pattern[2]), -(dmin * static_cast<float>(raw.pattern[3])), 0};
+    return {d * static_cast<float>(raw.pattern[2]), -(dmin * static_cast<float>(raw.pattern[3])),
+            0};
   }
 };
 

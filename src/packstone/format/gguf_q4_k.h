@@ -7,9 +7,9 @@
 //   +----------+------------+-----------------+------------+
 //   weight i: j = i / 32, l = i % 32: nibble j % 2 (0 = low) of qs[32 (j / 2) + l]
 //
-// Decode: w = fl((d * scale) * q - dmin * minimum): products exact (11 + 6 + 4 and 11 + 6 bits), one
-// rounding at the difference. Legal: cols a multiple of 256.
-// Unspecified by the producer: nothing; every pattern decodes.
+// Decode: w = fl((d * scale) * q - dmin * minimum): products exact (11 + 6 + 4 and 11 + 6 bits),
+// one rounding at the difference. Legal: cols a multiple of 256. Unspecified by the producer:
+// nothing; every pattern decodes.
 #pragma once
 
 #include "packstone/format/gguf_k_scales.h"

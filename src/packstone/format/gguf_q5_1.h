@@ -8,8 +8,9 @@
 //   +------+-----+-----+-----------------+-----------------------------------------------+
 //   d, m: binary16, little-endian, of either sign
 //
-// Decode: w = fl(d * q + m): the product is exact, one rounding at the sum. Legal: cols a multiple of 32.
-// Unspecified by the producer: nothing; every pattern decodes (a non-finite d to inf or NaN).
+// Decode: w = fl(d * q + m): the product is exact, one rounding at the sum. Legal: cols a multiple
+// of 32. Unspecified by the producer: nothing; every pattern decodes (a non-finite d to inf or
+// NaN).
 #pragma once
 
 #include "packstone/format/gguf_rows.h"

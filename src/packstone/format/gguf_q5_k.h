@@ -8,9 +8,9 @@
 //   weight i: j = i / 32, l = i % 32
 //     low 4 bits: nibble j % 2 (0 = low) of qs[32 (j / 2) + l];  high bit: bit j of qh[l]
 //
-// Decode: w = fl((d * scale) * q - dmin * minimum): products exact (11 + 6 + 5 and 11 + 6 bits), one
-// rounding at the difference. Legal: cols a multiple of 256.
-// Unspecified by the producer: nothing; every pattern decodes.
+// Decode: w = fl((d * scale) * q - dmin * minimum): products exact (11 + 6 + 5 and 11 + 6 bits),
+// one rounding at the difference. Legal: cols a multiple of 256. Unspecified by the producer:
+// nothing; every pattern decodes.
 #pragma once
 
 #include "packstone/format/gguf_k_scales.h"

@@ -7,8 +7,9 @@
 //   +------+-----+----------------------------------+
 //   d: binary16, little-endian, of either sign
 //
-// Decode: w = d * (q - 128), q the stored byte ^ 0x80. Exact in binary32: 11 + 8 bits. Legal: cols a multiple of 32.
-// Unspecified by the producer: nothing; every pattern decodes (a non-finite d to inf or NaN).
+// Decode: w = d * (q - 128), q the stored byte ^ 0x80. Exact in binary32: 11 + 8 bits. Legal: cols
+// a multiple of 32. Unspecified by the producer: nothing; every pattern decodes (a non-finite d to
+// inf or NaN).
 #pragma once
 
 #include "packstone/format/gguf_rows.h"

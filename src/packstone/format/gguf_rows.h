@@ -1,5 +1,5 @@
-// What all GGUF block formats share: one plane, row-major, each row a run of whole blocks, and every
-// parameter inside the block. A format header gives the places inside one block only.
+// What all GGUF block formats share: one plane, row-major, each row a run of whole blocks, and
+// every parameter inside the block. A format header gives the places inside one block only.
 // Device-safe.
 #pragma once
 

@@ -26,8 +26,8 @@ struct Shape {
 
 // What is known of a weight only at run time. Unused members keep their defaults.
 struct FormatParams {
-  std::int32_t group_cols = 0;               // columns that share parameters, where a format lets it vary
-  FloatType metadata = FloatType::kF16;      // type of scales and offsets, where a format lets it vary
+  std::int32_t group_cols = 0;  // columns that share parameters, where a format lets it vary
+  FloatType metadata = FloatType::kF16;  // type of scales and offsets, where a format lets it vary
   friend constexpr bool operator==(const FormatParams&, const FormatParams&) = default;
 };
 
@@ -82,7 +82,8 @@ constexpr std::uint32_t read_place(const unsigned char* const* planes, const Pie
 }
 
 // Scatters the low bits of `value` to a place.
-constexpr void write_place(unsigned char* const* planes, const PieceList& place, std::uint32_t value) {
+constexpr void write_place(unsigned char* const* planes, const PieceList& place,
+                           std::uint32_t value) {
   int shift = 0;
   for (int i = 0; i < place.count; ++i) {
     const Piece& piece = place.piece[i];
@@ -93,10 +94,22 @@ constexpr void write_place(unsigned char* const* planes, const PieceList& place,
 
 // What a parameter is for, and how its pattern reads.
 // Super parameters belong to a block of several groups.
-enum class ParamKind : std::uint8_t { kScale, kOffset, kZero, kSuperScale, kSuperOffset, kGlobalScale };
+enum class ParamKind : std::uint8_t {
+  kScale,
+  kOffset,
+  kZero,
+  kSuperScale,
+  kSuperOffset,
+  kGlobalScale
+};
 enum class ParamCoding : std::uint8_t {
   kMetadata,  // a float of FormatParams::metadata
-  kF16, kF32, kUnsigned, kSigned, kE8M0, kE4M3,
+  kF16,
+  kF32,
+  kUnsigned,
+  kSigned,
+  kE8M0,
+  kE4M3,
 };
 
 struct ParamSpec {
@@ -114,6 +127,8 @@ struct RawParams {
   std::uint32_t pattern[kParamsMax] = {};
 };
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 }  // namespace packstone

@@ -19,7 +19,8 @@ namespace packstone {
 template <int Bits>
 struct MlxAffine {
   static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 5 || Bits == 6 || Bits == 8);
-  static constexpr char kNameText[] = {'m', 'l', 'x', '.', 'a', 'f', 'f', 'i', 'n', 'e', '.', 'w', '0' + Bits};
+  static constexpr char kNameText[] = {'m', 'l', 'x', '.', 'a', 'f',       'f',
+                                       'i', 'n', 'e', '.', 'w', '0' + Bits};
   static constexpr std::string_view kName{kNameText, sizeof kNameText};
   static constexpr std::string_view kLayout = "mlx-affine";
   static constexpr std::string_view kSource = "MLX 0.32, mlx/backend/cpu/quantized.cpp";
@@ -40,7 +41,9 @@ struct MlxAffine {
     return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";
   }
   static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) { return params.group_cols; }
+  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
+    return params.group_cols;
+  }
   static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
     const std::uint64_t rows = static_cast<std::uint64_t>(shape.rows);
     const std::uint64_t cols = static_cast<std::uint64_t>(shape.cols);
@@ -49,11 +52,12 @@ struct MlxAffine {
            static_cast<std::uint64_t>(float_bits(params.metadata) / 8);
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
-  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row, std::int64_t col) {
+  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row,
+                                  std::int64_t col) {
     return one_piece(0, static_cast<std::uint64_t>(row * shape.cols + col) * Bits, Bits);
   }
-  static constexpr PieceList param(Shape shape, const FormatParams& params, int which, std::int64_t row,
-                                   std::int64_t unit) {
+  static constexpr PieceList param(Shape shape, const FormatParams& params, int which,
+                                   std::int64_t row, std::int64_t unit) {
     const int bits = float_bits(params.metadata);
     return one_piece(1 + which,
                      static_cast<std::uint64_t>(row * (shape.cols / params.group_cols) + unit) *
@@ -61,9 +65,11 @@ struct MlxAffine {
                      bits);
   }
   static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
-    return {decode_float(params.metadata, raw.pattern[0]), decode_float(params.metadata, raw.pattern[1]), 0};
+    return {decode_float(params.metadata, raw.pattern[0]),
+            decode_float(params.metadata, raw.pattern[1]), 0};
   }
-  static constexpr bool encode(const GroupValues& group, const FormatParams& params, RawParams& raw) {
+  static constexpr bool encode(const GroupValues& group, const FormatParams& params,
+                               RawParams& raw) {
     return group.center == 0 && encode_float_exact(params.metadata, group.scale, raw.pattern[0]) &&
            encode_float_exact(params.metadata, group.offset, raw.pattern[1]);
   }

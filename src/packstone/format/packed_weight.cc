@@ -7,8 +7,17 @@ namespace {
 
 template <CodedFormat F>
 FormatInfo make_info() {
-  FormatInfo info{kFormatId<F>, F::kName, F::kLayout, F::kSource, F::Scheme::kKind, F::kCodeBits,
-                  static_cast<int>(F::kPlanes.size()), {}, F::kParams, F::kGroups, has_offset<F>()};
+  FormatInfo info{kFormatId<F>,
+                  F::kName,
+                  F::kLayout,
+                  F::kSource,
+                  F::Scheme::kKind,
+                  F::kCodeBits,
+                  static_cast<int>(F::kPlanes.size()),
+                  {},
+                  F::kParams,
+                  F::kGroups,
+                  has_offset<F>()};
   for (std::size_t i = 0; i < F::kPlanes.size(); ++i) info.plane_suffix[i] = F::kPlanes[i].suffix;
   return info;
 }
@@ -25,7 +34,9 @@ const auto& table() {
 
 }  // namespace
 
-const FormatInfo& format_info(FormatId id) { return table()[static_cast<std::size_t>(id)]; }
+const FormatInfo& format_info(FormatId id) {
+  return table()[static_cast<std::size_t>(id)];
+}
 
 std::optional<FormatId> find_format(std::string_view name) {
   for (const FormatInfo& info : table())
@@ -46,13 +57,15 @@ std::optional<FormatId> find_layout(std::string_view layout, int code_bits) {
 const char* layout_rule(FormatId id, Shape shape, const FormatParams& params) {
   if (shape.rows < 0 || shape.cols < 0) return "rows and cols of at least 0";
   std::int64_t elements = 0;
-  if (__builtin_mul_overflow(shape.rows, shape.cols, &elements) || elements > limits::kMatrixElementsMax)
+  if (__builtin_mul_overflow(shape.rows, shape.cols, &elements) ||
+      elements > limits::kMatrixElementsMax)
     return "at most 2^48 elements";
   return visit(id, [&]<class F>() { return F::legal(shape, params); });
 }
 
 std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParams& params) {
-  return visit(id, [&]<class F>() -> std::uint64_t { return F::plane_bytes(plane, shape, params); });
+  return visit(id,
+               [&]<class F>() -> std::uint64_t { return F::plane_bytes(plane, shape, params); });
 }
 
 std::int64_t group_cols(FormatId id, const FormatParams& params) {
@@ -60,13 +73,15 @@ std::int64_t group_cols(FormatId id, const FormatParams& params) {
 }
 
 Result<PackedWeight> PackedWeight::bind(FormatId id, Shape shape, const FormatParams& params,
-                                        std::vector<ByteSpan> planes, std::shared_ptr<const void> owner,
+                                        std::vector<ByteSpan> planes,
+                                        std::shared_ptr<const void> owner,
                                         std::string_view subject) {
   constexpr std::string_view kWhere = "format.bind";
   const FormatInfo& info = format_info(id);
   if (const char* rule = layout_rule(id, shape, params))
     return fail(ErrorCode::kInvalidInput, kWhere, subject,
-                fmt::format("{} of [{}, {}], group {}", info.name, shape.rows, shape.cols, params.group_cols),
+                fmt::format("{} of [{}, {}], group {}", info.name, shape.rows, shape.cols,
+                            params.group_cols),
                 rule);
   if (planes.size() != static_cast<std::size_t>(info.plane_count))
     return fail(ErrorCode::kCorruptData, kWhere, subject, fmt::format("{} planes", planes.size()),

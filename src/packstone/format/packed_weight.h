@@ -25,9 +25,10 @@ struct FormatInfo {
   int code_bits = 0;
   int plane_count = 0;
   std::array<std::string_view, kPlanesMax> plane_suffix{};
-  std::span<const ParamSpec> params;            // in the order of RawParams
-  std::span<const std::int32_t> group_sizes;    // legal groups; one: the format's own; none: no groups
-  bool has_offset = false;                      // every group has a stored offset
+  std::span<const ParamSpec> params;  // in the order of RawParams
+  std::span<const std::int32_t>
+      group_sizes;          // legal groups; one: the format's own; none: no groups
+  bool has_offset = false;  // every group has a stored offset
 };
 
 // format_info(id): the derived facts of a format. Cost: a table look-up. Errors: none.
@@ -36,8 +37,8 @@ const FormatInfo& format_info(FormatId id);
 // find_format("gguf.q4_0"): the format of that name, or nothing.
 std::optional<FormatId> find_format(std::string_view name);
 
-// find_layout("gguf:Q4_0"), find_layout("mlx-affine", 4): the format of that layout and width (0: the
-// only one of that layout), or nothing. A GGUF type is the layout "gguf:" + its name in ggml.
+// find_layout("gguf:Q4_0"), find_layout("mlx-affine", 4): the format of that layout and width (0:
+// the only one of that layout), or nothing. A GGUF type is the layout "gguf:" + its name in ggml.
 std::optional<FormatId> find_layout(std::string_view layout, int code_bits = 0);
 
 // layout_rule(id, shape, params): nullptr when legal, else the broken rule in words. Also refuses
@@ -50,8 +51,8 @@ std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParam
 // Columns that share one set of decoded parameters.
 std::int64_t group_cols(FormatId id, const FormatParams& params);
 
-// A weight [rows = outputs, cols = inputs] in one of the house's formats: read-only byte planes, and
-// the owner that keeps them alive. Copies share the bytes.
+// A weight [rows = outputs, cols = inputs] in one of the house's formats: read-only byte planes,
+// and the owner that keeps them alive. Copies share the bytes.
 class PackedWeight {
  public:
   // bind(id, shape, params, planes, owner, subject) is the weight of those bytes.

@@ -27,10 +27,10 @@ struct FormatList {
 };
 
 using AllFormats =
-    FormatList<DenseF32, DenseF16, DenseBF16,                                               //
-               MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>,        //
-               MlxAffine<8>,                                                                //
-               GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0,                            //
+    FormatList<DenseF32, DenseF16, DenseBF16,                                         //
+               MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>,  //
+               MlxAffine<8>,                                                          //
+               GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0,                      //
                GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
 
 // Position in AllFormats. Lives only inside the process; on disk and in messages a format is its
@@ -47,7 +47,8 @@ constexpr FormatId id_in(FormatList<Formats...>) {
   return FormatId{found};
 }
 template <class Function, class First, class... Rest>
-constexpr decltype(auto) visit_in(std::uint16_t index, Function&& function, FormatList<First, Rest...>) {
+constexpr decltype(auto) visit_in(std::uint16_t index, Function&& function,
+                                  FormatList<First, Rest...>) {
   if constexpr (sizeof...(Rest) == 0) {
     return function.template operator()<First>();
   } else {
@@ -66,7 +67,8 @@ inline constexpr FormatId kFormatId = detail::id_in<F>(AllFormats{});
 // the program. Instantiates f for every format: call it in few .cc files.
 template <class Function>
 constexpr decltype(auto) visit(FormatId id, Function&& function) {
-  return detail::visit_in(static_cast<std::uint16_t>(id), std::forward<Function>(function), AllFormats{});
+  return detail::visit_in(static_cast<std::uint16_t>(id), std::forward<Function>(function),
+                          AllFormats{});
 }
 
 }  // namespace packstone

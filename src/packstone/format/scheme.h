@@ -42,13 +42,18 @@ struct LinearScheme {
 
 enum class FloatType : std::uint8_t { kF32, kF16, kBF16 };
 
-constexpr int float_bits(FloatType type) { return type == FloatType::kF32 ? 32 : 16; }
+constexpr int float_bits(FloatType type) {
+  return type == FloatType::kF32 ? 32 : 16;
+}
 
 constexpr float decode_float(FloatType type, std::uint32_t pattern) {
   switch (type) {
-    case FloatType::kF32: return std::bit_cast<float>(pattern);
-    case FloatType::kF16: return half_to_float(static_cast<std::uint16_t>(pattern));
-    case FloatType::kBF16: return bfloat16_to_float(static_cast<std::uint16_t>(pattern));
+    case FloatType::kF32:
+      return std::bit_cast<float>(pattern);
+    case FloatType::kF16:
+      return half_to_float(static_cast<std::uint16_t>(pattern));
+    case FloatType::kBF16:
+      return bfloat16_to_float(static_cast<std::uint16_t>(pattern));
   }
   return 0.0f;
 }
@@ -56,9 +61,12 @@ constexpr float decode_float(FloatType type, std::uint32_t pattern) {
 // The nearest pattern of `type`, ties to even.
 constexpr std::uint32_t encode_float(FloatType type, float value) {
   switch (type) {
-    case FloatType::kF32: return std::bit_cast<std::uint32_t>(value);
-    case FloatType::kF16: return float_to_half(value);
-    case FloatType::kBF16: return float_to_bfloat16(value);
+    case FloatType::kF32:
+      return std::bit_cast<std::uint32_t>(value);
+    case FloatType::kF16:
+      return float_to_half(value);
+    case FloatType::kBF16:
+      return float_to_bfloat16(value);
   }
   return 0;
 }
@@ -81,7 +89,9 @@ constexpr bool encode_float_exact(FloatType type, float value, std::uint32_t& pa
 template <FloatType type>
 struct FloatScheme {
   static constexpr SchemeKind kKind = SchemeKind::kFloat;
-  static constexpr float level(std::uint32_t code, std::int32_t) { return decode_float(type, code); }
+  static constexpr float level(std::uint32_t code, std::int32_t) {
+    return decode_float(type, code);
+  }
 };
 
 // The one decode formula. Two roundings at most, never fused: built without FMA contraction.
