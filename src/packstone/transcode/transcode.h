@@ -38,19 +38,21 @@ struct TranscodeTarget {
 
 struct TranscodePlan {
   Verdict verdict = Verdict::kRefused;
-  FormatParams params;                   // of the target, chosen
-  std::vector<std::string> conditions;   // what was checked on the way
-  std::string reason;                    // of a refusal: place, rule, what would work
+  FormatParams params;                  // of the target, chosen
+  std::vector<std::string> conditions;  // what was checked on the way
+  std::string reason;                   // of a refusal: place, rule, what would work
 };
 
 // plan_transcode(source, target, pool) reads the source's parameters (and codes where needed) and
 // decides; a plan that is not refused cannot fail later, memory aside.
-// Exact: a proof: every value of the target equals the source's as a real number; a value whose sign
-// of zero changes, and every non-finite group, is named in conditions.
-// Errors: none beyond the verdict. Threads: the pool given; result independent of its size.
-TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& target, ThreadPool& pool);
+// Exact: a proof: every value of the target equals the source's as a real number; a value whose
+// sign of zero changes, and every non-finite group, is named in conditions. Errors: none beyond the
+// verdict. Threads: the pool given; result independent of its size.
+TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& target,
+                             ThreadPool& pool);
 
-// header_verdict(id, shape, params, target): the best verdict possible, from headers only (dry run).
+// header_verdict(id, shape, params, target): the best verdict possible, from headers only (dry
+// run).
 TranscodePlan header_verdict(FormatId id, Shape shape, const FormatParams& params,
                              const TranscodeTarget& target);
 
@@ -58,18 +60,18 @@ TranscodePlan header_verdict(FormatId id, Shape shape, const FormatParams& param
 // row row_order[i] (identity when empty). Errors: kExhausted (memory); kNotRepresentable when the
 // plan says refused.
 Result<PackedWeight> transcode(const PackedWeight& source, const TranscodePlan& plan,
-                               const TranscodeTarget& target, std::span<const std::int32_t> row_order,
-                               ThreadPool& pool);
+                               const TranscodeTarget& target,
+                               std::span<const std::int32_t> row_order, ThreadPool& pool);
 
 // permute_rows: the same format and bits, rows reordered.
-Result<PackedWeight> permute_rows(const PackedWeight& source, std::span<const std::int32_t> row_order,
-                                  ThreadPool& pool);
+Result<PackedWeight> permute_rows(const PackedWeight& source,
+                                  std::span<const std::int32_t> row_order, ThreadPool& pool);
 
 // Value comparison of two weights of one shape, as real numbers; rows of b through b_rows.
 struct ValueComparison {
-  bool same_values = true;      // -0 equals +0; NaN equals NaN
-  bool same_bits = true;        // of the decoded binary32 values
-  double max_abs = 0;           // largest difference; infinity where only one is finite
+  bool same_values = true;          // -0 equals +0; NaN equals NaN
+  bool same_bits = true;            // of the decoded binary32 values
+  double max_abs = 0;               // largest difference; infinity where only one is finite
   std::int64_t row = -1, col = -1;  // where
 };
 ValueComparison compare_values(const PackedWeight& a, std::span<const std::int32_t> a_rows,
