@@ -48,7 +48,8 @@ Result<std::pair<std::string, std::uint64_t>> header_text(
       if (!is_utf8(key) || !is_utf8(value))
         return fail(ErrorCode::kInvalidInput, kWhere, "metadata " + shown(key),
                     "bytes that are not UTF-8", "UTF-8");
-      text += fmt::format("{}{}:{}", text.back() == '{' ? "" : ",", json_text(key), json_text(value));
+      text +=
+          fmt::format("{}{}:{}", text.back() == '{' ? "" : ",", json_text(key), json_text(value));
     }
     text += "}";
   }
