@@ -15,10 +15,10 @@ namespace packstone {
 
 // Element or block type of a stored tensor, as its container says it. Never widened or renamed.
 struct StorageType {
-  std::string_view name;       // safetensors: "BF16"; GGUF: "Q4_0"
-  std::int64_t block_cols;     // elements in one block along the last axis; 1 for plain types
-  std::int64_t block_bytes;    // bytes of that block
-  std::int32_t gguf_id = -1;   // GGUF's type number, -1 in safetensors
+  std::string_view name;      // safetensors: "BF16"; GGUF: "Q4_0"
+  std::int64_t block_cols;    // elements in one block along the last axis; 1 for plain types
+  std::int64_t block_bytes;   // bytes of that block
+  std::int32_t gguf_id = -1;  // GGUF's type number, -1 in safetensors
 };
 
 // A named range of bytes in a mapped file. Shape is row-major: the last axis is contiguous (GGUF's
@@ -42,7 +42,8 @@ struct TensorSpec {
 
 // Bytes of a tensor of `type` and `shape`, all steps checked; nothing when a product overflows, an
 // axis is negative, or the last axis is not whole blocks.
-std::optional<std::uint64_t> tensor_bytes(const StorageType& type, const std::vector<std::int64_t>& shape);
+std::optional<std::uint64_t> tensor_bytes(const StorageType& type,
+                                          const std::vector<std::int64_t>& shape);
 
 // The storage type of a safetensors dtype name ("F32", "F8_E4M3", ...) or nullptr.
 const StorageType* safetensors_type(std::string_view name);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "packstone/base/bytes.h"
 #include "packstone/base/result.h"

@@ -16,18 +16,22 @@ namespace packstone {
 struct GgufArray;
 
 // One metadata value with the type it has in the file.
-using GgufValue = std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t,
-                               std::int32_t, float, bool, std::string, GgufArray, std::uint64_t,
-                               std::int64_t, double>;
+using GgufValue = std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
+                               std::uint32_t, std::int32_t, float, bool, std::string, GgufArray,
+                               std::uint64_t, std::int64_t, double>;
 
 // Arrays keep their element type even when empty. Scalars and strings are kept flat.
 struct GgufArray {
   std::variant<std::vector<std::uint8_t>, std::vector<std::int8_t>, std::vector<std::uint16_t>,
                std::vector<std::int16_t>, std::vector<std::uint32_t>, std::vector<std::int32_t>,
-               std::vector<float>, std::vector<bool>, std::vector<std::string>, std::vector<GgufArray>,
-               std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>>
+               std::vector<float>, std::vector<bool>, std::vector<std::string>,
+               std::vector<GgufArray>, std::vector<std::uint64_t>, std::vector<std::int64_t>,
+               std::vector<double>>
       items;
 };
+
+// Whether two values have the same type and the same bits (a NaN equals itself).
+bool same_value(const GgufValue& a, const GgufValue& b);
 
 struct GgufKey {
   std::string name;
@@ -43,8 +47,8 @@ struct GgufFile {
   std::vector<std::filesystem::path> files;
 
   const GgufValue* find(std::string_view key) const;
-  // Typed reads of any integer, float or string type: absent gives nothing; another type is an error
-  // naming the key.
+  // Typed reads of any integer, float or string type: absent gives nothing; another type is an
+  // error naming the key.
   Result<std::optional<std::int64_t>> integer(std::string_view key) const;
   Result<std::optional<double>> number(std::string_view key) const;
   Result<std::optional<std::string>> text(std::string_view key) const;
@@ -58,7 +62,8 @@ struct GgufFile {
 Result<GgufFile> open_gguf(const std::filesystem::path& path);
 
 // parse_gguf(bytes, ...) is the same on one file in memory (tests, fuzzing).
-Result<GgufFile> parse_gguf(ByteSpan bytes, std::shared_ptr<const void> owner, std::string_view file);
+Result<GgufFile> parse_gguf(ByteSpan bytes, std::shared_ptr<const void> owner,
+                            std::string_view file);
 
 // Writes one GGUF v3 file: header, keys, tensor table, then tensors in order, each aligned to
 // `general.alignment` (32 when the keys have none).

@@ -16,7 +16,8 @@ namespace packstone {
 // A parsed file or sharded set: views of all tensors, in file order, and the string metadata.
 struct SafetensorsSet {
   std::vector<TensorView> tensors;
-  std::map<std::string, std::string> metadata;  // union over shards; equal keys must agree or the first wins
+  std::map<std::string, std::string>
+      metadata;  // union over shards; equal keys must agree or the first wins
   std::vector<std::filesystem::path> files;
 
   const TensorView* find(std::string_view name) const;  // by name, logarithmic
@@ -32,9 +33,9 @@ Result<SafetensorsSet> open_safetensors(const std::filesystem::path& path);
 Result<SafetensorsSet> parse_safetensors(ByteSpan bytes, std::shared_ptr<const void> owner,
                                          std::string_view file);
 
-// open_safetensors_folder(folder) reads `model.safetensors.index.json` and the shards it names, else
-// `model.safetensors`. Stray files are ignored. Errors: as above; missing shards are listed, all;
-// shard names must be plain file names inside the folder.
+// open_safetensors_folder(folder) reads `model.safetensors.index.json` and the shards it names,
+// else `model.safetensors`. Stray files are ignored. Errors: as above; missing shards are listed,
+// all; shard names must be plain file names inside the folder.
 Result<SafetensorsSet> open_safetensors_folder(const std::filesystem::path& folder);
 
 // Writes one file: header first (all specs known), then the tensors' bytes in order.
@@ -42,24 +43,29 @@ Result<SafetensorsSet> open_safetensors_folder(const std::filesystem::path& fold
 class SafetensorsWriter {
  public:
   // Errors: kInvalidInput for duplicate names or sizes that do not fit their type; kIo.
-  static Result<SafetensorsWriter> create(const std::filesystem::path& path, std::vector<TensorSpec> specs,
+  static Result<SafetensorsWriter> create(const std::filesystem::path& path,
+                                          std::vector<TensorSpec> specs,
                                           const std::map<std::string, std::string>& metadata);
-  // Appends bytes of the current tensor, in pieces of any size; goes on to the next when it is full.
+  // Appends bytes of the current tensor, in pieces of any size; goes on to the next when it is
+  // full.
   Status write(ByteSpan bytes);
   // Errors: kInvalidInput when bytes are missing; kIo, kExhausted.
   Status commit();
 
  private:
-  SafetensorsWriter(OutputFile file, std::uint64_t bytes) : file_(std::move(file)), bytes_left_(bytes) {}
+  SafetensorsWriter(OutputFile file, std::uint64_t bytes)
+      : file_(std::move(file)), bytes_left_(bytes) {}
   OutputFile file_;
   std::uint64_t bytes_left_;
 };
 
 // Plan of a sharded set: how many tensors (in order) go to each shard of at most `shard_bytes_max`.
-std::vector<std::size_t> plan_shards(const std::vector<TensorSpec>& specs, std::uint64_t shard_bytes_max);
+std::vector<std::size_t> plan_shards(const std::vector<TensorSpec>& specs,
+                                     std::uint64_t shard_bytes_max);
 
 // The text of model.safetensors.index.json for tensors placed in files, keys sorted.
-std::string safetensors_index_text(const std::vector<TensorSpec>& specs, const std::vector<std::string>& file_of,
+std::string safetensors_index_text(const std::vector<TensorSpec>& specs,
+                                   const std::vector<std::string>& file_of,
                                    std::uint64_t parameters);
 
 }  // namespace packstone

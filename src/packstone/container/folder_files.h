@@ -1,0 +1,19 @@
+// Files that a name inside another file points to: only plain files of the same folder.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "packstone/base/result.h"
+
+namespace packstone::internal {
+
+// The path of `name` in `folder`. `where` and `source` (the file that names it) are for messages.
+// Errors: kCorruptData when the name is no plain file name, or is a link that leads out of the
+// folder. One kind of link is followed: from `snapshots/<revision>/` to `blobs/` of the same
+// repository, which is how the Hugging Face cache stores every file. A missing file is no error.
+Result<std::filesystem::path> sibling_file(std::string_view where, std::string_view source,
+                                           const std::filesystem::path& folder,
+                                           std::string_view name);
+
+}  // namespace packstone::internal
