@@ -91,7 +91,8 @@ def device_safe_headers(tree):
         r"|nlohmann/[^>]*|stdexcept|thread|mutex|span|optional)>",
         re.M,
     )
-    safe = set(DEVICE_SAFE) | set(format_headers(tree)) | {"src/packstone/format/gguf_rows.h"}
+    shared = [p for p in tree.headers("src/packstone/format/") if "/gguf_" in p]
+    safe = {*DEVICE_SAFE, *format_headers(tree), *shared}
     found = []
     for path in sorted(safe & set(tree.paths)):
         text = tree.text(path)
