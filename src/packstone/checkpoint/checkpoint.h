@@ -29,8 +29,9 @@ enum class ValueRule {
   kPlusOne,  // GGUF gemma norms: stored = value + 1
 };
 
-// One logical tensor. Vectors have shape [n] and are bound as a [1, n] weight; tensors of rank 3 and
-// more as [product of leading axes, n].
+// One logical tensor. Vectors have shape [n] and are bound as a [1, n] weight, except vectors with
+// paired heads (biases of llama's q and k in GGUF), which are bound as [n, 1]: their elements are
+// the rows that the order moves.
 struct CheckpointTensor {
   std::string name;         // "model.layers.0.self_attn.q_proj.weight"; packed parts share it
   std::string stored_name;  // the (first) tensor's name in the file
@@ -44,17 +45,29 @@ struct CheckpointTensor {
   std::vector<std::int32_t> stored_rows() const;
 };
 
+// A tensor of the architecture whose stored type this build has no format for. A checkpoint that
+// holds one opens, so that it can be inspected; it cannot be loaded or converted.
+struct UnsupportedTensor {
+  std::string name;         // Hugging Face
+  std::string stored_name;
+  std::string type;         // as the container names it
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes = 0;
+};
+
 struct Checkpoint {
   std::filesystem::path path;
   ContainerKind container = ContainerKind::kFolder;
   ModelConfig config;
   std::vector<CheckpointTensor> tensors;
   std::map<std::string, std::size_t, std::less<>> index;  // by name
+  std::vector<UnsupportedTensor> unsupported;
   std::vector<std::string> problems;   // readable, not fatal
   std::vector<std::string> unbound;    // stored tensors that no rule of the architecture names
 
   // Metadata as found, for carrying over: exactly one of the two groups is filled.
   GgufFile gguf;                        // kGguf
+  std::vector<float> rope_divisors;     // kGguf: rope_freqs.weight, stored bits
   nlohmann::ordered_json config_json;   // kFolder
   nlohmann::ordered_json generation_config_json;
   std::string tokenizer_json_text;
@@ -68,9 +81,34 @@ struct Checkpoint {
 
 // open_checkpoint(path): a GGUF file (any part of a split set) or a folder in HF or MLX layout.
 // Exact: bitwise; no tensor byte is read, none copied.
-// Errors: kNotFound, kIo, kCorruptData, kUnsupported (architecture, layout), each naming file and
+// Every tensor that the config calls for must be there with the config's shape. Tensors of a type
+// without a format are listed in `unsupported`.
+// Errors: kNotFound, kIo, kCorruptData, kUnsupported (architecture, feature), each naming file and
 //         key or tensor.
 Result<Checkpoint> open_checkpoint(const std::filesystem::path& path);
+
+// A container and its tensors, with no architecture asked for.
+struct RawCheckpoint {
+  std::filesystem::path path;
+  ContainerKind container = ContainerKind::kFolder;
+  std::vector<TensorView> tensors;   // in stored order
+  GgufFile gguf;                     // kGguf; its tensors are moved to `tensors`
+  nlohmann::ordered_json config_json;  // kFolder; null when there is none
+  std::map<std::string, std::string> safetensors_metadata;
+};
+
+// open_raw(path): the same paths as open_checkpoint, for any model and any tensor type.
+// Errors: kNotFound, kIo, kCorruptData, kUnsupported, as the containers say.
+Result<RawCheckpoint> open_raw(const std::filesystem::path& path);
+
+// require_supported(c, where): kUnsupported naming the first tensors without a format, if any.
+Status require_supported(const Checkpoint& checkpoint, std::string_view where);
+
+// bind_gguf and bind_folder: a checkpoint from parsed containers. `file` is for messages. They are
+// open_checkpoint without the file system (tests, fuzzing).
+Result<Checkpoint> bind_gguf(GgufFile gguf, std::string_view file);
+Result<Checkpoint> bind_folder(SafetensorsSet set, nlohmann::ordered_json config,
+                               nlohmann::ordered_json generation_config, std::string_view file);
 
 // checkpoint_vocabulary(c): the tokenizer's data, from either container.
 Result<Vocabulary> checkpoint_vocabulary(const Checkpoint& checkpoint);

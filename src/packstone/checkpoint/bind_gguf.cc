@@ -1,0 +1,44 @@
+#include <unordered_map>
+
+#include "packstone/checkpoint/binder.h"
+
+namespace packstone {
+namespace {
+constexpr std::string_view kWhere = "checkpoint.bind_gguf";
+constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
+}  // namespace
+
+Result<Checkpoint> bind_gguf(GgufFile gguf, std::string_view file) {
+  Checkpoint checkpoint;
+  checkpoint.container = ContainerKind::kGguf;
+  PACKSTONE_TRY(const ParsedConfig parsed, config_from_gguf(gguf, file, checkpoint.problems));
+  checkpoint.config = parsed.config;
+  std::unordered_map<std::string_view, const TensorView*> stored;
+  for (const TensorView& view : gguf.tensors) stored.emplace(view.name, &view);
+  Binder binder(checkpoint, parsed, kWhere, file);
+  const bool plus_one = gguf_norms_plus_one(parsed.config.architecture);
+  for (std::size_t i = 0; i < binder.expected().size(); ++i) {
+    const ExpectedTensor& expected = binder.expected()[i];
+    const auto it = stored.find(expected.gguf_name);
+    if (it == stored.end()) continue;
+    PACKSTONE_CHECK_OK(binder.add_view(
+        i, *it->second, expected.paired_heads > 0 ? RowOrder::kPairedHeads : RowOrder::kSame,
+        expected.norm && plus_one ? ValueRule::kPlusOne : ValueRule::kSame));
+    stored.erase(it);
+  }
+  for (const TensorView& view : gguf.tensors) {
+    if (!stored.contains(view.name)) continue;
+    if (view.name == kRopeDivisors && view.type->name == "F32") {
+      checkpoint.rope_divisors.resize(view.bytes.size() / sizeof(float));
+      for (std::size_t i = 0; i < checkpoint.rope_divisors.size(); ++i)
+        checkpoint.rope_divisors[i] = load_le<float>(view.bytes.data() + sizeof(float) * i);
+      continue;
+    }
+    PACKSTONE_CHECK_OK(binder.add_unbound(view.name, view.name));
+  }
+  PACKSTONE_CHECK_OK(binder.finish());
+  checkpoint.gguf = std::move(gguf);
+  return checkpoint;
+}
+
+}  // namespace packstone

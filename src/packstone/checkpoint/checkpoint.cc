@@ -1,0 +1,142 @@
+#include "packstone/checkpoint/checkpoint.h"
+
+#include "packstone/base/limits.h"
+#include "packstone/checkpoint/binder.h"
+#include "packstone/checkpoint/json_reader.h"
+
+namespace packstone {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::string_view kWhere = "checkpoint.open";
+// The largest config.json seen, with an entry for every module, is under 1 MB.
+constexpr std::uint64_t kConfigBytesMax = 16'000'000;
+
+Result<ContainerKind> container_of(const std::filesystem::path& path) {
+  std::error_code code;
+  const std::filesystem::file_status status = std::filesystem::status(path, code);
+  if (status.type() == std::filesystem::file_type::not_found)
+    return fail(ErrorCode::kNotFound, kWhere, path.string(), "no such file or folder",
+                "a GGUF file or a model folder");
+  if (code) return fail(ErrorCode::kIo, kWhere, path.string(), code.message(), "");
+  if (std::filesystem::is_directory(status)) return ContainerKind::kFolder;
+  if (path.extension() == ".safetensors")
+    return fail(ErrorCode::kInvalidInput, kWhere, path.string(), "a safetensors file",
+                "the folder with its config.json");
+  return ContainerKind::kGguf;
+}
+
+// The text of a file that may be absent.
+Result<std::string> optional_text(const std::filesystem::path& path, std::uint64_t bytes_max) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return std::string();
+  return read_text(path, bytes_max);
+}
+
+Result<Json> optional_json(const std::filesystem::path& path) {
+  PACKSTONE_TRY(const std::string text, optional_text(path, kConfigBytesMax));
+  if (text.empty()) return Json();
+  return parse_json(text, kWhere, path.string());
+}
+
+// A malformed generation_config.json is ignored by the stock loaders; it is said, not obeyed.
+Result<Json> generation_json(const std::filesystem::path& path, std::vector<std::string>& problems) {
+  Result<Json> json = optional_json(path);
+  if (json && (json->is_object() || json->is_null())) return json;
+  if (!json && json.error().code != ErrorCode::kCorruptData) return json;
+  problems.push_back(fmt::format("{}: not a JSON object, ignored", path.string()));
+  return Json();
+}
+
+Result<Checkpoint> open_folder(const std::filesystem::path& path) {
+  const std::filesystem::path config_path = path / "config.json";
+  PACKSTONE_TRY(const std::string text, read_text(config_path, kConfigBytesMax));
+  PACKSTONE_TRY(Json config, parse_json(text, kWhere, config_path.string()));
+  std::vector<std::string> problems;
+  PACKSTONE_TRY(Json generation, generation_json(path / "generation_config.json", problems));
+  PACKSTONE_TRY(std::string tokenizer,
+                optional_text(path / "tokenizer.json", limits::kJsonBytesMax));
+  PACKSTONE_TRY(std::string tokenizer_config,
+                optional_text(path / "tokenizer_config.json", kConfigBytesMax));
+  PACKSTONE_TRY(SafetensorsSet set, open_safetensors_folder(path));
+  PACKSTONE_TRY(Checkpoint checkpoint, bind_folder(std::move(set), std::move(config),
+                                                   std::move(generation), path.string()));
+  checkpoint.problems.insert(checkpoint.problems.begin(), problems.begin(), problems.end());
+  checkpoint.tokenizer_json_text = std::move(tokenizer);
+  checkpoint.tokenizer_config_text = std::move(tokenizer_config);
+  return checkpoint;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> CheckpointTensor::stored_rows() const {
+  std::vector<std::int32_t> rows;
+  if (row_order == RowOrder::kSame) return rows;
+  rows.resize(static_cast<std::size_t>(weight.shape().rows));
+  const std::int64_t half = order_head_dim / 2;
+  for (std::int64_t row = 0; row < weight.shape().rows; ++row) {
+    const std::int64_t head = row / order_head_dim;
+    const std::int64_t within = row % order_head_dim;
+    rows[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(
+        head * order_head_dim + 2 * (within % half) + within / half);
+  }
+  return rows;
+}
+
+const CheckpointTensor* Checkpoint::find(std::string_view name) const {
+  const auto it = index.find(name);
+  return it == index.end() ? nullptr : &tensors[it->second];
+}
+
+std::uint64_t Checkpoint::bytes() const {
+  std::uint64_t total = 0;
+  for (const CheckpointTensor& tensor : tensors) total += tensor.weight.bytes();
+  return total;
+}
+
+std::int64_t Checkpoint::parameters() const {
+  std::int64_t total = 0;
+  for (const CheckpointTensor& tensor : tensors)
+    total += tensor.weight.shape().rows * tensor.weight.shape().cols;
+  return total;
+}
+
+Result<Checkpoint> open_checkpoint(const std::filesystem::path& path) {
+  PACKSTONE_TRY(const ContainerKind kind, container_of(path));
+  Result<Checkpoint> checkpoint = [&]() -> Result<Checkpoint> {
+    if (kind == ContainerKind::kFolder) return open_folder(path);
+    PACKSTONE_TRY(GgufFile gguf, open_gguf(path));
+    return bind_gguf(std::move(gguf), path.string());
+  }();
+  if (checkpoint) checkpoint->path = path;
+  return checkpoint;
+}
+
+Result<RawCheckpoint> open_raw(const std::filesystem::path& path) {
+  RawCheckpoint raw;
+  raw.path = path;
+  PACKSTONE_TRY(raw.container, container_of(path));
+  if (raw.container == ContainerKind::kGguf) {
+    PACKSTONE_TRY(raw.gguf, open_gguf(path));
+    raw.tensors = std::move(raw.gguf.tensors);
+    raw.gguf.tensors.clear();
+    return raw;
+  }
+  PACKSTONE_TRY(raw.config_json, optional_json(path / "config.json"));
+  PACKSTONE_TRY(SafetensorsSet set, open_safetensors_folder(path));
+  raw.tensors = std::move(set.tensors);
+  raw.safetensors_metadata = std::move(set.metadata);
+  return raw;
+}
+
+Status require_supported(const Checkpoint& checkpoint, std::string_view where) {
+  if (checkpoint.unsupported.empty()) return {};
+  const UnsupportedTensor& first = checkpoint.unsupported.front();
+  return fail(ErrorCode::kUnsupported, where,
+              fmt::format("{}: '{}'", checkpoint.path.string(), first.stored_name),
+              fmt::format("type {} (and {} more such tensors)", first.type,
+                          checkpoint.unsupported.size() - 1),
+              "a type that this build has a format for");
+}
+
+}  // namespace packstone
