@@ -65,7 +65,8 @@ class FolderBinder {
     }
     std::unordered_set<std::string> known = modules;
     for (const ExpectedTensor& expected : binder_.expected())
-      known.emplace(module_key(std::string_view(expected.name).substr(0, expected.name.rfind('.'))));
+      known.emplace(
+          module_key(std::string_view(expected.name).substr(0, expected.name.rfind('.'))));
     for (const auto& [module, entry] : block_.overrides) {
       if (modules.contains(module) || (entry.excluded && known.contains(module))) continue;
       return fail(ErrorCode::kCorruptData, kWhere,
@@ -73,8 +74,7 @@ class FolderBinder {
                   "an override for a module without tensors", "the path of a module");
     }
     if (block_.present && packed_ == 0)
-      problems.push_back(
-          fmt::format("{}: has '{}', but no tensor is packed", file_, block_.key));
+      problems.push_back(fmt::format("{}: has '{}', but no tensor is packed", file_, block_.key));
     return {};
   }
 
@@ -119,7 +119,8 @@ class FolderBinder {
     const QuantizationEntry* entry = block_.find(module);
     const QuantizationSettings stated = entry ? entry->settings : block_.global;
     if (entry != nullptr && entry->excluded)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name), "packed codes (U32)",
+      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
+                  "packed codes (U32)",
                   fmt::format("floats, as '{}.{}' is false", block_.key, entry->key));
     if (stated.mode != "affine")
       return fail(ErrorCode::kUnsupported, kWhere, binder_.subject(codes.name),
@@ -140,10 +141,10 @@ class FolderBinder {
     if (codes.shape.size() != 2 || scales.shape.size() != 2 || codes.shape[0] != rows ||
         scales.shape[0] != rows || scales.shape[1] < 1 || cols % scales.shape[1] != 0 ||
         codes.shape[1] > cols || codes.shape[1] * 32 % cols != 0)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
-                  fmt::format("codes {} and scales {}", shape_text(codes.shape),
-                              shape_text(scales.shape)),
-                  fmt::format("codes and scales of a [{}, {}] matrix", rows, cols));
+      return fail(
+          ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
+          fmt::format("codes {} and scales {}", shape_text(codes.shape), shape_text(scales.shape)),
+          fmt::format("codes and scales of a [{}, {}] matrix", rows, cols));
     const std::int64_t bits = codes.shape[1] * 32 / cols;
     const std::int64_t group = cols / scales.shape[1];
     if (bits != stated.bits || group != stated.group_cols)

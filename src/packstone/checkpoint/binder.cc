@@ -60,8 +60,8 @@ Status Binder::add_view(std::size_t index, const TensorView& view, RowOrder orde
   Shape bound = expected.shape;
   const bool paired = order == RowOrder::kPairedHeads;
   if (paired && expected.vector) bound = {expected.shape.cols, 1};
-  PACKSTONE_TRY(PackedWeight weight, PackedWeight::bind(*format, bound, {}, {view.bytes}, view.owner,
-                                                        subject(view.name)));
+  PACKSTONE_TRY(PackedWeight weight, PackedWeight::bind(*format, bound, {}, {view.bytes},
+                                                        view.owner, subject(view.name)));
   add(index, {.name = expected.name,
               .stored_name = view.name,
               .shape = shape,
@@ -93,8 +93,9 @@ Status Binder::check_biases(Need need, std::optional<bool> stated, std::string_v
   set = here != nullptr;
   if (here != nullptr && (absent != nullptr || stated == false))
     return fail(ErrorCode::kCorruptData, where_, fmt::format("{}: '{}'", file_, here->name),
-                "a bias", absent ? fmt::format("also '{}'", absent->name)
-                                 : fmt::format("none, as '{}' is false", flag));
+                "a bias",
+                absent ? fmt::format("also '{}'", absent->name)
+                       : fmt::format("none, as '{}' is false", flag));
   if (here == nullptr && stated == true && absent != nullptr)
     return fail(ErrorCode::kCorruptData, where_, fmt::format("{}: '{}'", file_, absent->name),
                 "no such tensor", fmt::format("a bias, as '{}' says", flag));
@@ -110,9 +111,8 @@ Status Binder::check_head() {
     return fail(ErrorCode::kCorruptData, where_, fmt::format("{}: 'lm_head.weight'", file_),
                 "no such tensor", "one, as 'tie_word_embeddings' is false");
   if (head && parsed_.tied_flag == true)
-    checkpoint_.problems.push_back(
-        fmt::format("{}: 'tie_word_embeddings' is true, but lm_head.weight is there: it is used",
-                    file_));
+    checkpoint_.problems.push_back(fmt::format(
+        "{}: 'tie_word_embeddings' is true, but lm_head.weight is there: it is used", file_));
   return {};
 }
 
@@ -124,18 +124,18 @@ Status Binder::finish() {
     if (missing++ == 0) first = &expected_[i];
   }
   if (missing != 0)
-    return fail(ErrorCode::kCorruptData, where_,
-                fmt::format("{}: '{}'", file_,
-                            checkpoint_.container == ContainerKind::kGguf ? first->gguf_name
-                                                                          : first->name),
-                fmt::format("no such tensor (and {} more)", missing - 1),
-                fmt::format("all tensors of {} layers, as '{}' says", parsed_.config.layers,
-                            parsed_.layers_key));
+    return fail(
+        ErrorCode::kCorruptData, where_,
+        fmt::format("{}: '{}'", file_,
+                    checkpoint_.container == ContainerKind::kGguf ? first->gguf_name : first->name),
+        fmt::format("no such tensor (and {} more)", missing - 1),
+        fmt::format("all tensors of {} layers, as '{}' says", parsed_.config.layers,
+                    parsed_.layers_key));
   ModelConfig& config = checkpoint_.config;
-  PACKSTONE_CHECK_OK(check_biases(Need::kQkvBias, parsed_.qkv_bias, "attention_bias",
-                                  config.qkv_bias));
-  PACKSTONE_CHECK_OK(check_biases(Need::kOutBias, parsed_.out_bias, "attention_bias",
-                                  config.o_bias));
+  PACKSTONE_CHECK_OK(
+      check_biases(Need::kQkvBias, parsed_.qkv_bias, "attention_bias", config.qkv_bias));
+  PACKSTONE_CHECK_OK(
+      check_biases(Need::kOutBias, parsed_.out_bias, "attention_bias", config.o_bias));
   PACKSTONE_CHECK_OK(check_biases(Need::kMlpBias, parsed_.mlp_bias, "mlp_bias", config.mlp_bias));
   return check_head();
 }

@@ -40,7 +40,8 @@ Result<Json> optional_json(const std::filesystem::path& path) {
 }
 
 // A malformed generation_config.json is ignored by the stock loaders; it is said, not obeyed.
-Result<Json> generation_json(const std::filesystem::path& path, std::vector<std::string>& problems) {
+Result<Json> generation_json(const std::filesystem::path& path,
+                             std::vector<std::string>& problems) {
   Result<Json> json = optional_json(path);
   if (json && (json->is_object() || json->is_null())) return json;
   if (!json && json.error().code != ErrorCode::kCorruptData) return json;
@@ -77,8 +78,8 @@ std::vector<std::int32_t> CheckpointTensor::stored_rows() const {
   for (std::int64_t row = 0; row < weight.shape().rows; ++row) {
     const std::int64_t head = row / order_head_dim;
     const std::int64_t within = row % order_head_dim;
-    rows[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(
-        head * order_head_dim + 2 * (within % half) + within / half);
+    rows[static_cast<std::size_t>(row)] =
+        static_cast<std::int32_t>(head * order_head_dim + 2 * (within % half) + within / half);
   }
   return rows;
 }

@@ -48,9 +48,9 @@ struct CheckpointTensor {
 // A tensor of the architecture whose stored type this build has no format for. A checkpoint that
 // holds one opens, so that it can be inspected; it cannot be loaded or converted.
 struct UnsupportedTensor {
-  std::string name;         // Hugging Face
+  std::string name;  // Hugging Face
   std::string stored_name;
-  std::string type;         // as the container names it
+  std::string type;  // as the container names it
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;
 };
@@ -62,20 +62,20 @@ struct Checkpoint {
   std::vector<CheckpointTensor> tensors;
   std::map<std::string, std::size_t, std::less<>> index;  // by name
   std::vector<UnsupportedTensor> unsupported;
-  std::vector<std::string> problems;   // readable, not fatal
-  std::vector<std::string> unbound;    // stored tensors that no rule of the architecture names
+  std::vector<std::string> problems;  // readable, not fatal
+  std::vector<std::string> unbound;   // stored tensors that no rule of the architecture names
 
   // Metadata as found, for carrying over: exactly one of the two groups is filled.
-  GgufFile gguf;                        // kGguf
-  std::vector<float> rope_divisors;     // kGguf: rope_freqs.weight, stored bits
-  nlohmann::ordered_json config_json;   // kFolder
+  GgufFile gguf;                       // kGguf
+  std::vector<float> rope_divisors;    // kGguf: rope_freqs.weight, stored bits
+  nlohmann::ordered_json config_json;  // kFolder
   nlohmann::ordered_json generation_config_json;
   std::string tokenizer_json_text;
   std::string tokenizer_config_text;
   std::map<std::string, std::string> safetensors_metadata;
 
   const CheckpointTensor* find(std::string_view name) const;
-  std::uint64_t bytes() const;         // of all bound tensors
+  std::uint64_t bytes() const;  // of all bound tensors
   std::int64_t parameters() const;
 };
 
@@ -91,8 +91,8 @@ Result<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 struct RawCheckpoint {
   std::filesystem::path path;
   ContainerKind container = ContainerKind::kFolder;
-  std::vector<TensorView> tensors;   // in stored order
-  GgufFile gguf;                     // kGguf; its tensors are moved to `tensors`
+  std::vector<TensorView> tensors;     // in stored order
+  GgufFile gguf;                       // kGguf; its tensors are moved to `tensors`
   nlohmann::ordered_json config_json;  // kFolder; null when there is none
   std::map<std::string, std::string> safetensors_metadata;
 };

@@ -138,8 +138,7 @@ Status read_sizes(const KeyReader& keys, ModelConfig& config) {
     return keys.error(ErrorCode::kCorruptData, "attention.head_count_kv",
                       std::to_string(config.kv_heads),
                       fmt::format("a divisor of head_count {}", config.heads));
-  PACKSTONE_TRY(const auto key_length,
-                keys.integer("attention.key_length", bounds::kHeadDimMax));
+  PACKSTONE_TRY(const auto key_length, keys.integer("attention.key_length", bounds::kHeadDimMax));
   if (!key_length && config.hidden % config.heads != 0)
     return keys.error(ErrorCode::kCorruptData, "attention.head_count", std::to_string(config.heads),
                       fmt::format("a divisor of embedding_length {}", config.hidden));
@@ -194,8 +193,8 @@ Status read_rope_tensor(const GgufFile& gguf, std::string_view file, const KeyRe
   rope.factor = shortest_double(static_cast<float>(largest));
   PACKSTONE_TRY(const auto low, keys.number("rope.llama3.low_freq_factor", 1e-3, 1e6));
   PACKSTONE_TRY(const auto high, keys.number("rope.llama3.high_freq_factor", 1e-3, 1e6));
-  PACKSTONE_TRY(const auto original, keys.integer("rope.llama3.original_context_length",
-                                                  limits::kContextMax));
+  PACKSTONE_TRY(const auto original,
+                keys.integer("rope.llama3.original_context_length", limits::kContextMax));
   PACKSTONE_TRY(const auto factor, keys.number("rope.llama3.factor", 1e-3, 1e6));
   rope.factor = factor.value_or(rope.factor);
   rope.low_freq_factor = low.value_or(1.0);
@@ -236,10 +235,11 @@ Status read_rope(const GgufFile& gguf, std::string_view file, const KeyReader& k
   RopeScaling& rope = config.rope;
   rope.factor = factor.value_or(0.0) == 0.0 ? 1.0 : *factor;
   if (rope.factor < bounds::kFactorMin)
-    return keys.error(ErrorCode::kCorruptData, "rope.scaling.factor", fmt::format("{}", rope.factor),
+    return keys.error(ErrorCode::kCorruptData, "rope.scaling.factor",
+                      fmt::format("{}", rope.factor),
                       fmt::format("at least {}", bounds::kFactorMin));
-  PACKSTONE_TRY(const auto original, keys.integer("rope.scaling.original_context_length",
-                                                  limits::kContextMax));
+  PACKSTONE_TRY(const auto original,
+                keys.integer("rope.scaling.original_context_length", limits::kContextMax));
   if (kind == "yarn") {
     rope.kind = RopeKind::kYarn;
     rope.original_context = original.value_or(config.context);

@@ -38,23 +38,23 @@ Status read_sizes(const JsonReader& json, bool wrapped, ModelConfig& config) {
   };
   PACKSTONE_TRY(config.hidden, required(json, "hidden_size", bounds::kHiddenMax));
   PACKSTONE_TRY(config.layers, required(json, "num_hidden_layers", limits::kLayersMax));
-  PACKSTONE_TRY(config.intermediate,
-                required(json, "intermediate_size", bounds::kIntermediateMax));
-  PACKSTONE_TRY(config.heads, required(json, "num_attention_heads", bounds::kHeadsMax,
-                                       wrapper_default(8)));
+  PACKSTONE_TRY(config.intermediate, required(json, "intermediate_size", bounds::kIntermediateMax));
+  PACKSTONE_TRY(config.heads,
+                required(json, "num_attention_heads", bounds::kHeadsMax, wrapper_default(8)));
   const bool gemma3 = config.architecture == Architecture::kGemma3;
   PACKSTONE_TRY(config.kv_heads,
                 required(json, "num_key_value_heads", bounds::kHeadsMax,
                          gemma3 ? wrapper_default(4) : std::optional(config.heads)));
-  PACKSTONE_TRY(config.vocab, required(json, "vocab_size", limits::kVocabularyMax,
-                                       wrapper_default(262208)));
-  PACKSTONE_TRY(config.context,
-                required(json, "max_position_embeddings", limits::kContextMax, 
-                         gemma3 ? std::optional<std::int64_t>(131072)
-                                : std::optional<std::int64_t>(32768)));
+  PACKSTONE_TRY(config.vocab,
+                required(json, "vocab_size", limits::kVocabularyMax, wrapper_default(262208)));
+  PACKSTONE_TRY(config.context, required(json, "max_position_embeddings", limits::kContextMax,
+                                         gemma3 ? std::optional<std::int64_t>(131072)
+                                                : std::optional<std::int64_t>(32768)));
   std::optional<std::int64_t> head_dim;
-  if (is_gemma(config.architecture)) head_dim = 256;
-  else if (config.hidden % config.heads == 0) head_dim = config.hidden / config.heads;
+  if (is_gemma(config.architecture))
+    head_dim = 256;
+  else if (config.hidden % config.heads == 0)
+    head_dim = config.hidden / config.heads;
   PACKSTONE_TRY(config.head_dim, required(json, "head_dim", bounds::kHeadDimMax, head_dim));
   if (config.heads % config.kv_heads != 0)
     return json.error(ErrorCode::kCorruptData, "num_key_value_heads",
@@ -91,9 +91,12 @@ Status read_scaling(const JsonReader& json, const ModelConfig& config, RopeScali
                       "the keys 'rope_type' and 'type' disagree");
   const std::string kind = new_kind ? *new_kind : old_kind.value_or("default");
   if (kind == "default") return {};
-  if (kind == "linear") rope.kind = RopeKind::kLinear;
-  else if (kind == "llama3") rope.kind = RopeKind::kLlama3;
-  else if (kind == "yarn") rope.kind = RopeKind::kYarn;
+  if (kind == "linear")
+    rope.kind = RopeKind::kLinear;
+  else if (kind == "llama3")
+    rope.kind = RopeKind::kLlama3;
+  else if (kind == "yarn")
+    rope.kind = RopeKind::kYarn;
   else
     return json.error(ErrorCode::kUnsupported, new_kind ? "rope_type" : "type", kind,
                       "default, linear, llama3 or yarn");
@@ -159,17 +162,15 @@ Status read_rope(const JsonReader& json, std::string_view file, ModelConfig& con
                 json.number("rope_theta", bounds::kThetaMin, bounds::kThetaMax));
   if (!theta && !parameters && architecture == Architecture::kQwen3)
     return json.error(ErrorCode::kCorruptData, "rope_theta", "no such key", "a number");
-  config.rope_theta = architecture == Architecture::kQwen2 || architecture == Architecture::kGemma3
-                          ? 1e6
-                          : 1e4;
+  config.rope_theta =
+      architecture == Architecture::kQwen2 || architecture == Architecture::kGemma3 ? 1e6 : 1e4;
   if (parameters) PACKSTONE_CHECK_OK(read_rope_parameters(json, *parameters, file, config));
   if (theta) config.rope_theta = *theta;
-  PACKSTONE_TRY(config.rope_local_theta,
-                number_or(json, "rope_local_base_freq", bounds::kThetaMin, bounds::kThetaMax,
-                          config.rope_local_theta));
+  PACKSTONE_TRY(config.rope_local_theta, number_or(json, "rope_local_base_freq", bounds::kThetaMin,
+                                                   bounds::kThetaMax, config.rope_local_theta));
   if (scaling && config.rope.kind == RopeKind::kNone)
-    PACKSTONE_CHECK_OK(read_scaling(JsonReader(*scaling, kWhere, file, "rope_scaling"), config,
-                                    config.rope));
+    PACKSTONE_CHECK_OK(
+        read_scaling(JsonReader(*scaling, kWhere, file, "rope_scaling"), config, config.rope));
   for (const std::string_view key : {"partial_rotary_factor"}) {
     PACKSTONE_TRY(const double part, number_or(json, key, 0.0, 1.0, 1.0));
     if (part != 1.0) return json.error(ErrorCode::kUnsupported, key, fmt::format("{}", part), "1");
@@ -246,7 +247,9 @@ Status read_gemma(const JsonReader& json, bool wrapped, ModelConfig& config) {
   const bool gemma2 = config.architecture == Architecture::kGemma2;
   PACKSTONE_TRY(config.attention_softcap, json.number("attn_logit_softcapping", 1e-3, 1e6));
   PACKSTONE_TRY(config.final_softcap, json.number("final_logit_softcapping", 1e-3, 1e6));
-  const auto absent = [&](std::string_view key) { return !json.object().contains(std::string(key)); };
+  const auto absent = [&](std::string_view key) {
+    return !json.object().contains(std::string(key));
+  };
   if (gemma2 && absent("attn_logit_softcapping")) config.attention_softcap = 50.0;
   if (gemma2 && absent("final_logit_softcapping")) config.final_softcap = 30.0;
   PACKSTONE_TRY(const std::optional<double> scalar,

@@ -1,14 +1,15 @@
-#include "packstone/base/limits.h"
-#include "packstone/checkpoint/checkpoint.h"
 #include "packstone/checkpoint/gguf_vocabulary.h"
-#include "packstone/checkpoint/json_reader.h"
+
+#include "packstone/base/limits.h"
 
 namespace packstone {
 namespace {
 
 constexpr std::string_view kWhere = "checkpoint.vocabulary";
 
-std::string key_name(std::string_view key) { return fmt::format("tokenizer.ggml.{}", key); }
+std::string key_name(std::string_view key) {
+  return fmt::format("tokenizer.ggml.{}", key);
+}
 
 template <class T>
 Result<std::vector<T>> array_of(const GgufFile& gguf, std::string_view key) {
@@ -17,16 +18,19 @@ Result<std::vector<T>> array_of(const GgufFile& gguf, std::string_view key) {
   const GgufArray* array = std::get_if<GgufArray>(value);
   const auto* items = array ? std::get_if<std::vector<T>>(&array->items) : nullptr;
   if (items == nullptr)
-    return fail(ErrorCode::kCorruptData, kWhere, fmt::format("'{}'", key_name(key)),
-                "another type", "an array of the type that llama.cpp writes");
+    return fail(ErrorCode::kCorruptData, kWhere, fmt::format("'{}'", key_name(key)), "another type",
+                "an array of the type that llama.cpp writes");
   return *items;
 }
 
 // The keys of single tokens, with llama.cpp's spelling of "separator".
 constexpr std::pair<std::string_view, std::optional<std::int32_t> Vocabulary::*> kTokenKeys[] = {
-    {"bos_token_id", &Vocabulary::bos},         {"eos_token_id", &Vocabulary::eos},
-    {"eot_token_id", &Vocabulary::eot},         {"unknown_token_id", &Vocabulary::unknown},
-    {"seperator_token_id", &Vocabulary::separator}, {"padding_token_id", &Vocabulary::padding},
+    {"bos_token_id", &Vocabulary::bos},
+    {"eos_token_id", &Vocabulary::eos},
+    {"eot_token_id", &Vocabulary::eot},
+    {"unknown_token_id", &Vocabulary::unknown},
+    {"seperator_token_id", &Vocabulary::separator},
+    {"padding_token_id", &Vocabulary::padding},
     {"mask_token_id", &Vocabulary::mask},
 };
 constexpr std::pair<std::string_view, std::optional<bool> Vocabulary::*> kFlagKeys[] = {
@@ -92,13 +96,15 @@ std::vector<GgufKey> gguf_vocabulary_keys(const Vocabulary& vocabulary) {
   keys.push_back({key_name("model"), vocabulary.model});
   keys.push_back({key_name("pre"), vocabulary.pre});
   keys.push_back({key_name("tokens"), GgufArray{vocabulary.tokens}});
-  if (!vocabulary.scores.empty()) keys.push_back({key_name("scores"), GgufArray{vocabulary.scores}});
+  if (!vocabulary.scores.empty())
+    keys.push_back({key_name("scores"), GgufArray{vocabulary.scores}});
   if (!vocabulary.types.empty()) {
     std::vector<std::int32_t> types;
     for (const TokenType type : vocabulary.types) types.push_back(static_cast<std::int32_t>(type));
     keys.push_back({key_name("token_type"), GgufArray{std::move(types)}});
   }
-  if (!vocabulary.merges.empty()) keys.push_back({key_name("merges"), GgufArray{vocabulary.merges}});
+  if (!vocabulary.merges.empty())
+    keys.push_back({key_name("merges"), GgufArray{vocabulary.merges}});
   for (const auto& [key, member] : kTokenKeys)
     if (const auto& id = vocabulary.*member)
       keys.push_back({key_name(key), static_cast<std::uint32_t>(*id)});
@@ -107,21 +113,6 @@ std::vector<GgufKey> gguf_vocabulary_keys(const Vocabulary& vocabulary) {
   if (vocabulary.chat_template)
     keys.push_back({"tokenizer.chat_template", *vocabulary.chat_template});
   return keys;
-}
-
-Result<Vocabulary> checkpoint_vocabulary(const Checkpoint& checkpoint) {
-  if (checkpoint.container == ContainerKind::kGguf) return vocabulary_from_gguf(checkpoint.gguf);
-  const std::string file = (checkpoint.path / "tokenizer.json").string();
-  if (checkpoint.tokenizer_json_text.empty())
-    return fail(ErrorCode::kNotFound, kWhere, file, "no such file", "a tokenizer.json");
-  PACKSTONE_TRY(const auto tokenizer,
-                parse_large_json(checkpoint.tokenizer_json_text, kWhere, file));
-  nlohmann::ordered_json config;
-  if (!checkpoint.tokenizer_config_text.empty()) {
-    PACKSTONE_TRY(config, parse_json(checkpoint.tokenizer_config_text, kWhere,
-                                     (checkpoint.path / "tokenizer_config.json").string()));
-  }
-  return vocabulary_from_json(tokenizer, config, checkpoint.config.vocab);
 }
 
 }  // namespace packstone

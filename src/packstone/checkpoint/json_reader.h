@@ -34,7 +34,7 @@ class JsonReader {
 
   const nlohmann::ordered_json& object() const { return object_; }
   const nlohmann::ordered_json* find(std::string_view key) const;  // nullptr: absent or null
-  std::string subject(std::string_view key) const;  // "file: 'path.key'"
+  std::string subject(std::string_view key) const;                 // "file: 'path.key'"
   std::string_view where() const { return where_; }
 
   Result<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t low,

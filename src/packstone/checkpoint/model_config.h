@@ -17,12 +17,12 @@ enum class RopeKind { kNone, kLinear, kLlama3, kYarn };
 struct RopeScaling {
   RopeKind kind = RopeKind::kNone;
   double factor = 1.0;
-  double low_freq_factor = 1.0;   // llama3
-  double high_freq_factor = 4.0;  // llama3
-  double beta_fast = 32.0;        // yarn
-  double beta_slow = 1.0;         // yarn
-  double mscale = 1.0;            // yarn
-  double mscale_all_dim = 0.0;    // yarn
+  double low_freq_factor = 1.0;            // llama3
+  double high_freq_factor = 4.0;           // llama3
+  double beta_fast = 32.0;                 // yarn
+  double beta_slow = 1.0;                  // yarn
+  double mscale = 1.0;                     // yarn
+  double mscale_all_dim = 0.0;             // yarn
   std::optional<double> attention_factor;  // yarn, when the config states it
   std::int64_t original_context = 8192;
 };
@@ -45,13 +45,13 @@ struct ModelConfig {
   bool o_bias = false;
   bool mlp_bias = false;
   bool tied_embeddings = false;
-  std::int64_t sliding_window = 0;         // 0: none
-  std::vector<bool> sliding_layers;        // one per layer; empty: none slide
+  std::int64_t sliding_window = 0;          // 0: none
+  std::vector<bool> sliding_layers;         // one per layer; empty: none slide
   std::optional<double> attention_softcap;  // gemma2
   std::optional<double> final_softcap;      // gemma2
-  double query_scale = 0.0;                // multiplies q.k
+  double query_scale = 0.0;                 // multiplies q.k
   std::optional<std::int64_t> bos;
-  std::vector<std::int64_t> eos;           // union of all sources
+  std::vector<std::int64_t> eos;  // union of all sources
 };
 
 // "llama", "qwen2", ...: the model_type of config.json.

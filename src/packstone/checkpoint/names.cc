@@ -24,8 +24,8 @@ struct Rule {
 
 constexpr Rule kEmbedding{"model.embed_tokens.weight", "token_embd.weight", Axis::kVocab,
                           Axis::kHidden};
-constexpr Rule kFinalNorm{"model.norm.weight", "output_norm.weight", Axis::kOne, Axis::kHidden,
-                          Need::kAlways, true};
+constexpr Rule kFinalNorm{"model.norm.weight", "output_norm.weight", Axis::kOne,
+                          Axis::kHidden,       Need::kAlways,        true};
 constexpr Rule kHead{"lm_head.weight", "output.weight", Axis::kVocab, Axis::kHidden, Need::kHead};
 
 // Names within a layer, after "model.layers.N." and "blk.N.".
@@ -38,8 +38,8 @@ constexpr std::array kProjections = {
     Rule{"self_attn.o_proj.weight", "attn_output.weight", Axis::kHidden, Axis::kQuery},
     Rule{"self_attn.q_proj.bias", "attn_q.bias", Axis::kOne, Axis::kQuery, Need::kQkvBias, false,
          true},
-    Rule{"self_attn.k_proj.bias", "attn_k.bias", Axis::kOne, Axis::kKeyValue, Need::kQkvBias,
-         false, true},
+    Rule{"self_attn.k_proj.bias", "attn_k.bias", Axis::kOne, Axis::kKeyValue, Need::kQkvBias, false,
+         true},
     Rule{"self_attn.v_proj.bias", "attn_v.bias", Axis::kOne, Axis::kKeyValue, Need::kQkvBias},
     Rule{"self_attn.o_proj.bias", "attn_output.bias", Axis::kOne, Axis::kHidden, Need::kOutBias},
     Rule{"mlp.gate_proj.weight", "ffn_gate.weight", Axis::kIntermediate, Axis::kHidden},
@@ -96,19 +96,26 @@ const ArchitectureRow& row_of(Architecture architecture) {
 
 std::int64_t axis_size(const ModelConfig& config, Axis axis) {
   switch (axis) {
-    case Axis::kOne: return 1;
-    case Axis::kHidden: return config.hidden;
-    case Axis::kQuery: return config.heads * config.head_dim;
-    case Axis::kKeyValue: return config.kv_heads * config.head_dim;
-    case Axis::kIntermediate: return config.intermediate;
-    case Axis::kVocab: return config.vocab;
-    case Axis::kHeadDim: return config.head_dim;
+    case Axis::kOne:
+      return 1;
+    case Axis::kHidden:
+      return config.hidden;
+    case Axis::kQuery:
+      return config.heads * config.head_dim;
+    case Axis::kKeyValue:
+      return config.kv_heads * config.head_dim;
+    case Axis::kIntermediate:
+      return config.intermediate;
+    case Axis::kVocab:
+      return config.vocab;
+    case Axis::kHeadDim:
+      return config.head_dim;
   }
   return 0;
 }
 
-ExpectedTensor make_expected(const ModelConfig& config, const Rule& rule, std::string_view hf_prefix,
-                             std::string_view gguf_prefix) {
+ExpectedTensor make_expected(const ModelConfig& config, const Rule& rule,
+                             std::string_view hf_prefix, std::string_view gguf_prefix) {
   ExpectedTensor tensor;
   tensor.name = fmt::format("{}{}", hf_prefix, rule.name);
   tensor.gguf_name = fmt::format("{}{}", gguf_prefix, rule.gguf_name);

@@ -24,10 +24,10 @@ enum class Need {
 
 // One tensor that an architecture may have.
 struct ExpectedTensor {
-  std::string name;       // Hugging Face
+  std::string name;  // Hugging Face
   std::string gguf_name;
-  Shape shape;            // vectors: [1, n]
-  bool vector = false;    // stored with one axis
+  Shape shape;          // vectors: [1, n]
+  bool vector = false;  // stored with one axis
   bool norm = false;
   Need need = Need::kAlways;
   std::int64_t paired_heads = 0;  // heads whose rows GGUF interleaves; 0: same order

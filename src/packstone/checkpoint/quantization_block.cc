@@ -58,7 +58,8 @@ Result<QuantizationBlock> QuantizationBlock::parse(const Json& root, std::string
   const Json* first = outer.find("quantization");
   const Json* second = outer.find("quantization_config");
   if (first == nullptr && second == nullptr) return block;
-  for (const auto& [key, value] : {std::pair("quantization", first), {"quantization_config", second}})
+  for (const auto& [key, value] :
+       {std::pair("quantization", first), {"quantization_config", second}})
     if (value != nullptr && !value->is_object())
       return outer.error(ErrorCode::kCorruptData, key, json_excerpt(*value), "an object");
   if (first && second && nlohmann::json(*first) != nlohmann::json(*second))
@@ -76,8 +77,7 @@ Result<QuantizationBlock> QuantizationBlock::parse(const Json& root, std::string
       entry.excluded = !value.get<bool>();
       entry.settings = block.global;
       if (path == "quantize_activations") {
-        if (!entry.excluded)
-          return json.error(ErrorCode::kUnsupported, path, "true", "false");
+        if (!entry.excluded) return json.error(ErrorCode::kUnsupported, path, "true", "false");
         continue;
       }
     } else if (value.is_object()) {

@@ -23,7 +23,7 @@ struct QuantizationSettings {
 struct QuantizationEntry {
   bool excluded = false;  // false in the file
   QuantizationSettings settings;
-  std::string key;        // as the file spells it
+  std::string key;  // as the file spells it
   friend bool operator==(const QuantizationEntry& a, const QuantizationEntry& b) {
     return a.excluded == b.excluded && a.settings == b.settings;
   }

@@ -20,8 +20,8 @@ struct OutputTensor {
 };
 
 struct WriteOptions {
-  bool force = false;                              // replace an existing target
-  std::uint64_t shard_bytes_max = 5ull << 30;      // folders
+  bool force = false;                          // replace an existing target
+  std::uint64_t shard_bytes_max = 5ull << 30;  // folders
 };
 
 // What became of the metadata.
@@ -37,7 +37,8 @@ class CheckpointWriter {
   // Errors: kInvalidInput when target exists without force; kUnsupported when a format or name has
   //         no place in the container (all such tensors are named); kIo, kExhausted.
   static Result<std::unique_ptr<CheckpointWriter>> create(const std::filesystem::path& target,
-                                                          ContainerKind kind, const Checkpoint& source,
+                                                          ContainerKind kind,
+                                                          const Checkpoint& source,
                                                           std::vector<OutputTensor> tensors,
                                                           const WriteOptions& options);
   virtual ~CheckpointWriter() = default;
