@@ -164,7 +164,7 @@ def interop_jobs():
 def fuzz_jobs(seconds):
     """Each libFuzzer target for a few seconds, from its seeds."""
     names = sorted(
-        os.path.basename(p).removesuffix(".cc")
+        "fuzz_" + os.path.basename(p).removesuffix("_fuzz.cc")
         for p in glob.glob(os.path.join(ROOT, "fuzz", "*_fuzz.cc"))
     )
     if not names:
@@ -182,13 +182,13 @@ def fuzz_case(name, build, seconds):
     work = os.path.join(build, "run", name)
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
-    seeds = [os.path.join(ROOT, "fuzz", "seeds", name.removesuffix("_fuzz"))]
+    seeds = [os.path.join(ROOT, "fuzz", "corpus", name.removeprefix("fuzz_"))]
     seeds = [s for s in seeds if os.path.isdir(s)]
     code, output = run(
         [binary, f"-max_total_time={seconds}", "-seed=1", "-rss_limit_mb=4096", "-timeout=20",
          f"-artifact_prefix={work}/", "-print_final_stats=1", "-close_fd_mask=1", work, *seeds],
         timeout=seconds + 300)  # fmt: skip
-    if name == "canary_fuzz":  # has a planted fault: a fuzzer that finds nothing proves nothing
+    if name == "fuzz_canary":  # has a planted fault: a fuzzer that finds nothing proves nothing
         status = "passed" if code not in (0, 124, 127) else "failed"
         return [Case(name, status, output if status == "failed" else "")]
     return [Case(name, "passed" if code == 0 else "failed", output if code else "")]
@@ -205,6 +205,8 @@ def suites(options):
     for name in ("headers", "symbols", "compile_fail"):
         script = os.path.join(tool, f"check_{name}.py")
         yield name, lambda n=name, s=script: [lambda: report_cases(n, [sys.executable, s])]
+    docs = [sys.executable, os.path.join(tool, "generate_docs.py"), "--check"]
+    yield "docs", lambda: [lambda: report_cases("docs", docs)]
     if os.path.exists(os.path.join(tool, "test_neon.sh")):
         yield "neon", lambda: [neon_cases]
     yield "interop", interop_jobs
