@@ -42,7 +42,10 @@ class Model {
   const ModelConfig& config() const;
   const Checkpoint& checkpoint() const;
   std::vector<std::string> kernel_names() const;  // distinct, sorted
-  std::uint64_t weight_bytes() const;
+  std::uint64_t weight_bytes() const;             // of the packed matrices
+  std::uint64_t buffer_bytes() const;             // of the activations
+  std::int64_t rows_max() const;
+  ThreadPool& pool() const;
 
   // A new, empty sequence of at most `context` tokens. Errors: kInvalidInput, kExhausted.
   Result<std::unique_ptr<KvCache>> new_cache(std::int64_t context) const;
@@ -51,8 +54,12 @@ class Model {
   // those that want them, in row order. Shapes: logits [count of wants_logits, vocab]. Exact:
   // bounded; the bits of a row's logits do not depend on the other rows of the call, nor on
   //        how the sequence was cut into calls.
-  // Errors: kInvalidInput for a token or position out of range; kExhausted when a cache is full.
-  //         Nothing is changed then.
+  // Any number of rows: they are run in pieces of rows_max. Rows of one sequence come in the order
+  // of their positions.
+  // Errors: kInvalidInput for a token or position out of range, a cache of another model, or a
+  //         wrong number of logits; kExhausted when a cache or the memory is full. Nothing is
+  //         changed then.
+  // Cost: no allocation, except when a cache grows by a step.
   // Threads: one caller at a time; work is spread over the pool given to load.
   Status forward(std::span<const BatchRow> rows, std::span<KvCache* const> caches,
                  std::span<float> logits);
