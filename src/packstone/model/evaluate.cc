@@ -10,7 +10,7 @@ namespace {
 
 // EvalOptions with its defaults filled in.
 struct Plan {
-  std::int64_t context, stride, from, windows;
+  std::int64_t context, stride, from, windows, logits_rows;
   std::int64_t scored_per_window() const { return context - 1 - from; }
 };
 
@@ -21,7 +21,7 @@ std::unexpected<Error> invalid(std::string_view subject, std::int64_t got, std::
 Result<Plan> make_plan(const ModelConfig& config, std::span<const std::int32_t> tokens,
                        const EvalOptions& options) {
   Plan plan{options.context, options.stride == 0 ? options.context : options.stride,
-            options.from == -1 ? options.context / 2 : options.from, 0};
+            options.from == -1 ? options.context / 2 : options.from, 0, options.logits_rows};
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (plan.context < 2 || plan.context > config.context)
     return invalid("context", plan.context,
@@ -35,6 +35,7 @@ Result<Plan> make_plan(const ModelConfig& config, std::span<const std::int32_t> 
     return invalid("bos", *options.bos, fmt::format("0 to {}", config.vocab - 1));
   if (count < plan.context)
     return invalid("text", count, fmt::format("at least {} tokens, one window", plan.context));
+  plan.logits_rows = std::min(plan.logits_rows, plan.scored_per_window());
   plan.windows = (count - plan.context) / plan.stride + 1;
   if (options.windows_max > 0) plan.windows = std::min(plan.windows, options.windows_max);
   return plan;
@@ -73,9 +74,19 @@ class Walker {
   Status start(std::int64_t context) {
     if (!cache_) {
       PACKSTONE_TRY(cache_, model_.new_cache(context));
-      logits_.resize(static_cast<std::size_t>(rows_max_ * model_.config().vocab));
+      PACKSTONE_CHECK_OK(allocate());
     }
     cache_->truncate(0);
+    return {};
+  }
+
+  Status allocate() {
+    try {
+      logits_.resize(static_cast<std::size_t>(rows_max_ * vocab()));
+    } catch (const std::exception&) {
+      return fail(ErrorCode::kExhausted, "model.evaluate", "logits_rows", fmt::to_string(rows_max_),
+                  "memory for that many rows of logits");
+    }
     return {};
   }
 
@@ -166,9 +177,9 @@ Status each_window(std::span<Walker> walkers, std::span<const std::int32_t> toke
       if (plan.from > 0)
         PACKSTONE_CHECK_OK(walker.push(all.first(static_cast<std::size_t>(plan.from)), false));
     }
-    for (std::int64_t first = plan.from; first < plan.context - 1; first += options.logits_rows) {
+    for (std::int64_t first = plan.from; first < plan.context - 1; first += plan.logits_rows) {
       if (cancelled(cancel)) return stopped();
-      const std::int64_t count = std::min(options.logits_rows, plan.context - 1 - first);
+      const std::int64_t count = std::min(plan.logits_rows, plan.context - 1 - first);
       for (Walker& walker : walkers)
         PACKSTONE_CHECK_OK(walker.push(
             all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), true));
@@ -185,8 +196,8 @@ Result<PerplexityResult> perplexity(Model& model, std::span<const std::int32_t> 
                                     const EvalOptions& options, const EvalProgress& progress,
                                     const std::atomic<bool>* cancel) {
   PACKSTONE_TRY(const Plan plan, make_plan(model.config(), tokens, options));
-  Walker walker(model, options.logits_rows);
-  std::vector<double> nll(static_cast<std::size_t>(options.logits_rows));
+  Walker walker(model, plan.logits_rows);
+  std::vector<double> nll(static_cast<std::size_t>(plan.logits_rows));
   Score total;
   const auto score = [&](std::span<const std::int32_t> window, std::int64_t first,
                          std::int64_t count) {
@@ -216,8 +227,8 @@ Result<DivergenceResult> divergence(Model& model, Model& against,
     return fail(ErrorCode::kInvalidInput, "model.evaluate", "vocabulary",
                 fmt::to_string(model.config().vocab),
                 fmt::format("{}, as the other model has", against.config().vocab));
-  Walker walkers[] = {{model, options.logits_rows}, {against, options.logits_rows}};
-  std::vector<RowDivergence> rows(static_cast<std::size_t>(options.logits_rows));
+  Walker walkers[] = {{model, plan.logits_rows}, {against, plan.logits_rows}};
+  std::vector<RowDivergence> rows(static_cast<std::size_t>(plan.logits_rows));
   std::vector<double> all;
   all.reserve(static_cast<std::size_t>(plan.windows * plan.scored_per_window()));
   Score of_model, of_against;
