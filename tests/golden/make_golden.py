@@ -43,8 +43,9 @@ MODELS = {
         rope_scaling=dict(rope_type="linear", factor=4.0))),
     "llama_llama3": ("llama", "llama", dict(
         model_type="llama", tie_word_embeddings=False,
-        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                          original_max_position_embeddings=64))),
+        rope_scaling=dict(
+            rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=64))),
     "llama_yarn": ("llama", "llama", dict(
         model_type="llama", tie_word_embeddings=False,
         rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64))),
@@ -58,12 +59,13 @@ MODELS = {
         model_type="gemma2", tie_word_embeddings=True, sliding_window=4096,
         attn_logit_softcapping=3.0, final_logit_softcapping=4.0, **GEMMA)),
     "gemma3": ("gemma3", "gemma3_text", dict(
-        model_type="gemma3_text", tie_word_embeddings=True, num_hidden_layers=4, intermediate_size=64,
-        num_key_value_heads=1, sliding_window=6, sliding_window_pattern=2, rope_theta=1000000.0,
-        rope_local_base_freq=10000.0, **GEMMA)),
+        model_type="gemma3_text", tie_word_embeddings=True, num_hidden_layers=4,
+        intermediate_size=64, num_key_value_heads=1, sliding_window=6, sliding_window_pattern=2,
+        rope_theta=1000000.0, rope_local_base_freq=10000.0, **GEMMA)),
 }
-ARCHITECTURES = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen2="Qwen2ForCausalLM",
-                     qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", gemma3_text="Gemma3ForCausalLM")
+ARCHITECTURES = dict(
+    llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen2="Qwen2ForCausalLM",
+    qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", gemma3_text="Gemma3ForCausalLM")
 
 
 def full_config(addition):
@@ -110,7 +112,8 @@ def make_weights(config, seed):
         matrix(p + "mlp.gate_proj.weight", inner, hidden, 1.5)
         matrix(p + "mlp.up_proj.weight", inner, hidden)
         matrix(p + "mlp.down_proj.weight", hidden, inner)
-    norm("model.norm.weight", hidden, 1.0 if not c["tie_word_embeddings"] else 40.0 if gemma else 5.0)
+    tied = c["tie_word_embeddings"]
+    norm("model.norm.weight", hidden, 1.0 if not tied else 40.0 if gemma else 5.0)
     if not c["tie_word_embeddings"]:
         matrix("lm_head.weight", c["vocab_size"], hidden, 2.0)
     return {name: mx.array(x.astype(np.float32)).astype(mx.bfloat16) for name, x in out.items()}

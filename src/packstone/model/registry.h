@@ -8,10 +8,15 @@
 
 namespace packstone {
 
+// Llama and Mistral: arch/llama.cc. Errors: none.
 DecoderRecipe llama_recipe(const ModelConfig& config);
+// Qwen2 and Qwen2.5: arch/qwen2.cc. Errors: none.
 DecoderRecipe qwen2_recipe(const ModelConfig& config);
+// Qwen3, dense: arch/qwen3.cc. Errors: none.
 DecoderRecipe qwen3_recipe(const ModelConfig& config);
+// Gemma 2: arch/gemma2.cc. Errors: none.
 DecoderRecipe gemma2_recipe(const ModelConfig& config);
+// Gemma 3, text: arch/gemma3.cc. Errors: none.
 DecoderRecipe gemma3_recipe(const ModelConfig& config);
 
 struct ArchitectureEntry {
