@@ -17,6 +17,7 @@ struct Dense {
   static constexpr std::string_view kLayout = kName;
   static constexpr std::string_view kSource = "IEEE 754-2019; bfloat16: upper half of binary32";
   using Scheme = FloatScheme<Type>;
+  static constexpr FloatType kType = Type;
   static constexpr int kCodeBits = float_bits(Type);
   static constexpr std::uint32_t kCodeXor = 0;
   static constexpr int kRunCols = 1;

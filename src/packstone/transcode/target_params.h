@@ -1,0 +1,37 @@
+// What headers decide about a transcode: the map, the target's parameters, and what is ruled out
+// whatever the values are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "packstone/transcode/row_map.h"
+#include "packstone/transcode/transcode.h"
+
+namespace packstone {
+
+struct HeaderDecision {
+  bool refused = false;
+  std::string reason;  // of a refusal
+  bool copy = false;   // same format, same parameters: the bytes as they are
+  SchemeMap map = SchemeMap::kNone;
+  std::vector<FormatParams> candidates;  // of the target, in order of preference
+  bool way_back_possible = false;
+};
+
+HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams& params,
+                                   const TranscodeTarget& target);
+
+// Bytes of all planes of a legal weight.
+std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params);
+
+// "float32", "float16", "bfloat16".
+std::string_view float_name(FloatType type);
+
+// Whether the format stores scales and offsets in a type that FormatParams::metadata names.
+bool has_metadata_type(FormatId id);
+
+// The float type of a float format.
+FloatType float_type(FormatId id);
+
+}  // namespace packstone

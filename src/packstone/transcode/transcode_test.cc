@@ -1,0 +1,421 @@
+// Proves that the transcoder keeps every value or refuses: for every ordered pair of formats, with
+// random codes and adversarial parameters, a move that is not refused gives equal real numbers, and
+// kSameBytes moves give the source's bytes back.
+#include "packstone/transcode/transcode.h"
+
+#include <random>
+
+namespace packstone {
+namespace {
+
+constexpr std::uint64_t kSeed = 20260731;
+constexpr Shape kShape{3, 256};
+
+struct Layout {
+  FormatId id;
+  FormatParams params;
+};
+
+std::vector<Layout> all_layouts() {
+  std::vector<Layout> layouts;
+  for (std::uint16_t index = 0; index < kFormatCount; ++index) {
+    const FormatId id{index};
+    if (format_info(id).group_sizes.size() < 2) {
+      layouts.push_back({id, {}});
+      continue;
+    }
+    for (std::int32_t group : format_info(id).group_sizes)
+      for (FloatType type : {FloatType::kF16, FloatType::kBF16, FloatType::kF32})
+        layouts.push_back({id, {group, type}});
+  }
+  return layouts;
+}
+
+// What the random weights look like.
+enum class Recipe { kPlain, kCentered, kNarrow, kAdversarial };
+
+std::uint32_t pick_half(std::mt19937_64& random) {
+  constexpr std::uint32_t kHalves[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF,
+                                       0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x3C01, 0x6000};
+  return random() % 2 ? kHalves[random() % std::size(kHalves)]
+                      : static_cast<std::uint32_t>(random() & 0xFFFF);
+}
+
+// Patterns of one group. Centered groups of an affine format have offset = -(whole number) * scale.
+RawParams random_params(const FormatInfo& info, const FormatParams& params, Recipe recipe,
+                        std::mt19937_64& random) {
+  RawParams raw;
+  for (std::size_t i = 0; i < info.params.size(); ++i) {
+    const ParamSpec& spec = info.params[i];
+    std::uint32_t half = pick_half(random);
+    if (recipe != Recipe::kAdversarial)
+      half = 0x2400 | static_cast<std::uint32_t>(random() & 0x83FF);
+    raw.pattern[i] = static_cast<std::uint32_t>(random()) & ((1u << spec.bits) - 1u);
+    if (spec.coding == ParamCoding::kF16) raw.pattern[i] = half;
+    if (spec.coding == ParamCoding::kMetadata)
+      raw.pattern[i] =
+          encode_float(params.metadata, half_to_float(static_cast<std::uint16_t>(half)));
+  }
+  const bool centered = recipe == Recipe::kCentered || recipe == Recipe::kNarrow;
+  if (centered && info.has_offset && info.params.size() == 2) {
+    const FloatType type =
+        info.params[0].coding == ParamCoding::kF16 ? FloatType::kF16 : params.metadata;
+    // The scale keeps few bits, so that every multiple of it is a number of any of the types.
+    raw.pattern[0] &= type == FloatType::kF32   ? 0xFFF00000u
+                      : type == FloatType::kF16 ? 0xFF00u
+                                                : 0xFFF0u;
+    const float zero = static_cast<float>(1 << (info.code_bits - 1));
+    raw.pattern[1] = encode_float(type, -zero * decode_float(type, raw.pattern[0]));
+  }
+  return raw;
+}
+
+PackedWeight random_weight(const Layout& layout, Recipe recipe, std::mt19937_64& random) {
+  const FormatInfo& info = format_info(layout.id);
+  OwnedWeight owned = *OwnedWeight::allocate(layout.id, kShape, layout.params);
+  const std::int64_t width = group_cols(layout.id, layout.params);
+  std::vector<std::uint32_t> codes(static_cast<std::size_t>(kShape.cols));
+  std::vector<RawParams> raw(static_cast<std::size_t>(ceil_div(kShape.cols, width)));
+  for (std::int64_t row = 0; row < kShape.rows; ++row) {
+    for (std::uint32_t& code : codes) {
+      code = static_cast<std::uint32_t>(random());
+      if (info.code_bits < 32) code &= (1u << info.code_bits) - 1u;
+      if (recipe == Recipe::kNarrow && info.code_bits <= 8)
+        code = (1u << (info.code_bits - 1)) - 2 + code % 4;
+      if (info.scheme == SchemeKind::kFloat && recipe != Recipe::kAdversarial)
+        code = encode_float(layout.id == kFormatId<DenseF32>   ? FloatType::kF32
+                            : layout.id == kFormatId<DenseF16> ? FloatType::kF16
+                                                               : FloatType::kBF16,
+                            static_cast<float>(static_cast<int>(code % 255) - 127) / 64.0f);
+    }
+    for (RawParams& one : raw) one = random_params(info, layout.params, recipe, random);
+    pack_row(layout.id, kShape, layout.params, owned.pointers().data(), row, codes, raw);
+  }
+  return *std::move(owned).release("random");
+}
+
+bool same_planes(const PackedWeight& a, const PackedWeight& b) {
+  if (a.id() != b.id() || a.params() != b.params()) return false;
+  for (int i = 0; i < a.plane_count(); ++i)
+    if (!std::ranges::equal(a.plane(i), b.plane(i))) return false;
+  return true;
+}
+
+// Compares without any code of the room but the row decoder.
+void expect_same_reals(const PackedWeight& a, const PackedWeight& b) {
+  std::vector<float> x(static_cast<std::size_t>(a.shape().cols)), y(x.size());
+  for (std::int64_t row = 0; row < a.shape().rows; ++row) {
+    decode_row(a, row, x);
+    decode_row(b, row, y);
+    for (std::size_t col = 0; col < x.size(); ++col)
+      ASSERT_TRUE(static_cast<long double>(x[col]) == static_cast<long double>(y[col]) ||
+                  (std::isnan(x[col]) && std::isnan(y[col])))
+          << a.format().name << " to " << b.format().name << " at " << row << ", " << col << ": "
+          << x[col] << " became " << y[col];
+  }
+}
+
+std::string show(const Layout& layout) {
+  return fmt::format("{} g{} m{}", format_info(layout.id).name, layout.params.group_cols,
+                     static_cast<int>(layout.params.metadata));
+}
+
+void check_pair(const Layout& from, const Layout& to, Recipe recipe, std::mt19937_64& random,
+                ThreadPool& pool, std::map<Verdict, int>& verdicts) {
+  const PackedWeight source = random_weight(from, recipe, random);
+  TranscodeTarget target{to.id, to.params.group_cols, std::nullopt};
+  if (format_info(to.id).group_sizes.size() > 1) target.metadata = to.params.metadata;
+  const TranscodePlan plan = plan_transcode(source, target, pool);
+  const TranscodePlan dry = header_verdict(from.id, kShape, from.params, target);
+  ++verdicts[plan.verdict];
+  const std::string pair = show(from) + " to " + show(to);
+  EXPECT_LE(static_cast<int>(dry.verdict), static_cast<int>(plan.verdict)) << pair;
+  const auto made = transcode(source, plan, target, {}, pool);
+  if (plan.verdict == Verdict::kRefused) {
+    EXPECT_FALSE(plan.reason.empty());
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().code, ErrorCode::kNotRepresentable);
+    return;
+  }
+  ASSERT_TRUE(made.has_value()) << pair << ": " << made.error().message;
+  expect_same_reals(source, *made);
+  EXPECT_TRUE(compare_values(source, {}, *made, {}, pool).same_values) << pair;
+  EXPECT_EQ(plan.verdict == Verdict::kSameValuesMoreBytes, made->bytes() > source.bytes()) << pair;
+  TranscodeTarget back_target{from.id, from.params.group_cols, std::nullopt};
+  if (format_info(from.id).group_sizes.size() > 1) back_target.metadata = from.params.metadata;
+  const TranscodePlan back_plan = plan_transcode(*made, back_target, pool);
+  const auto back = transcode(*made, back_plan, back_target, {}, pool);
+  const bool promised =
+      plan.verdict == Verdict::kSameBytes ||
+      std::ranges::find(plan.conditions, "the way back gives the source's bytes") !=
+          plan.conditions.end();
+  if (promised) {
+    ASSERT_TRUE(back.has_value()) << pair << ": " << back.error().message;
+    EXPECT_TRUE(same_planes(source, *back)) << pair;
+  } else if (back) {
+    expect_same_reals(*made, *back);
+  }
+}
+
+TEST(Transcode, EveryPairKeepsValuesOrRefuses) {
+  SCOPED_TRACE(kSeed);
+  std::mt19937_64 random(kSeed);
+  ThreadPool pool(1);
+  const std::vector<Layout> layouts = all_layouts();
+  std::map<Verdict, int> verdicts;
+  for (const Layout& from : layouts)
+    for (const Layout& to : layouts)
+      for (Recipe recipe :
+           {Recipe::kPlain, Recipe::kCentered, Recipe::kNarrow, Recipe::kAdversarial})
+        check_pair(from, to, recipe, random, pool, verdicts);
+  EXPECT_GT(verdicts[Verdict::kSameBytes], 300);
+  EXPECT_GT(verdicts[Verdict::kSameValues], 5);
+  EXPECT_GT(verdicts[Verdict::kSameValuesMoreBytes], 1000);
+  EXPECT_GT(verdicts[Verdict::kRefused], 1000);
+}
+
+template <class From>
+TranscodePlan plan_plain(TranscodeTarget target, FormatParams params = {},
+                         Recipe recipe = Recipe::kPlain) {
+  std::mt19937_64 random(kSeed);
+  ThreadPool pool(2);
+  return plan_transcode(random_weight({kFormatId<From>, params}, recipe, random), target, pool);
+}
+
+TEST(Transcode, KnownVerdicts) {
+  constexpr FormatParams kG32F16{32, FloatType::kF16};
+  EXPECT_EQ(plan_plain<GgufQ4_1>({kFormatId<MlxAffine<4>>}).verdict, Verdict::kSameBytes);
+  EXPECT_EQ(plan_plain<GgufQ5_1>({kFormatId<MlxAffine<5>>}).verdict, Verdict::kSameBytes);
+  EXPECT_EQ(plan_plain<MlxAffine<4>>({kFormatId<GgufQ4_1>}, kG32F16).verdict, Verdict::kSameBytes);
+  EXPECT_EQ(plan_plain<GgufQ4_0>({kFormatId<MlxAffine<4>>}).verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(plan_plain<GgufQ8_0>({kFormatId<MlxAffine<8>>}).verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(plan_plain<GgufQ4_0>({kFormatId<GgufQ8_0>}).verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(plan_plain<GgufQ8_0>({kFormatId<GgufQ4_0>}, {}, Recipe::kNarrow).verdict,
+            Verdict::kSameBytes);
+  const TranscodePlan q4_k = plan_plain<GgufQ4_K>({kFormatId<MlxAffine<4>>});
+  EXPECT_EQ(q4_k.verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(q4_k.params, (FormatParams{32, FloatType::kF32}));
+  for (FormatId target : {kFormatId<MlxAffine<4>>, kFormatId<MlxAffine<6>>, kFormatId<GgufQ8_0>})
+    EXPECT_EQ(plan_plain<GgufQ6_K>({target}).verdict, Verdict::kRefused);
+  EXPECT_EQ(plan_plain<GgufQ4_0>({kFormatId<GgufQ4_K>}).verdict, Verdict::kRefused);
+  EXPECT_EQ(plan_plain<GgufQ6_K>({kFormatId<DenseF32>}).verdict, Verdict::kSameValuesMoreBytes);
+  const TranscodePlan dense = plan_plain<DenseF32>({kFormatId<MlxAffine<4>>});
+  EXPECT_EQ(dense.reason, "float32 has no codes that mlx.affine.w4 could keep; use quantize");
+}
+
+TEST(Transcode, HeaderVerdicts) {
+  auto verdict = [](FormatId from, FormatParams params, TranscodeTarget target) {
+    return header_verdict(from, kShape, params, target).verdict;
+  };
+  constexpr FormatId kMlx4 = kFormatId<MlxAffine<4>>;
+  EXPECT_EQ(verdict(kFormatId<GgufQ4_1>, {}, {kMlx4}), Verdict::kSameBytes);
+  EXPECT_EQ(verdict(kMlx4, {32, FloatType::kF16}, {kFormatId<GgufQ4_1>}), Verdict::kSameBytes);
+  const TranscodePlan q4_k = header_verdict(kFormatId<GgufQ4_K>, kShape, {}, {kMlx4});
+  EXPECT_EQ(q4_k.verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(q4_k.params, (FormatParams{32, FloatType::kF32}));
+  EXPECT_EQ(verdict(kFormatId<GgufQ6_K>, {}, {kMlx4}), Verdict::kRefused);
+  EXPECT_EQ(verdict(kFormatId<GgufQ6_K>, {}, {kFormatId<GgufQ6_K>}), Verdict::kSameBytes);
+  EXPECT_EQ(verdict(kFormatId<DenseBF16>, {}, {kFormatId<DenseF32>}),
+            Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(verdict(kFormatId<DenseF32>, {}, {kFormatId<GgufQ8_0>}), Verdict::kRefused);
+  EXPECT_EQ(verdict(kFormatId<GgufQ8_0>, {}, {kFormatId<MlxAffine<8>>, 48}), Verdict::kRefused);
+}
+
+// One group of 32 columns, codes 0, 1, 2, ...
+PackedWeight one_group(FormatId id, FormatParams params, RawParams raw, std::uint32_t first = 0) {
+  OwnedWeight owned = *OwnedWeight::allocate(id, {1, 32}, params);
+  std::vector<std::uint32_t> codes(32);
+  for (std::uint32_t i = 0; i < 32; ++i)
+    codes[i] = (first + i) & ((1u << format_info(id).code_bits) - 1);
+  pack_row(id, {1, 32}, params, owned.pointers().data(), 0, codes, {&raw, 1});
+  return *std::move(owned).release("group");
+}
+
+RawParams affine(FloatType type, float scale, float offset) {
+  RawParams raw;
+  raw.pattern[0] = encode_float(type, scale);
+  raw.pattern[1] = encode_float(type, offset);
+  return raw;
+}
+
+// PCK-05: d = 0x3C01 with sub-scale 63 needs 16 bits of precision: float32 metadata or a refusal. A
+// group of 16 has no affine home.
+TEST(Transcode, Pck05ProductsOfKQuantsKeepFloat32) {
+  OwnedWeight owned = *OwnedWeight::allocate(kFormatId<GgufQ4_K>, {1, 256}, {});
+  std::vector<std::uint32_t> codes(256);
+  for (std::uint32_t i = 0; i < 256; ++i) codes[i] = i % 16;
+  const std::vector<RawParams> raw(8, RawParams{{0x3C01, 0x3C01, 63, 1}});
+  pack_row(owned.id, owned.shape, {}, owned.pointers().data(), 0, codes, raw);
+  const PackedWeight source = *std::move(owned).release("q4_k");
+  ThreadPool pool(1);
+  const TranscodeTarget free{kFormatId<MlxAffine<4>>};
+  const TranscodePlan plan = plan_transcode(source, free, pool);
+  EXPECT_EQ(plan.verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(plan.params.metadata, FloatType::kF32);
+  expect_same_reals(source, *transcode(source, plan, free, {}, pool));
+  const TranscodePlan half =
+      plan_transcode(source, {kFormatId<MlxAffine<4>>, 32, FloatType::kF16}, pool);
+  EXPECT_EQ(half.verdict, Verdict::kRefused);
+  EXPECT_EQ(
+      half.reason,
+      "row 0, columns [0, 32): scale 63.0615234 (0x427C3F00), offset -1.00097656 (0xBF802000) "
+      "do not fit the float16 parameters of mlx.affine.w4; float32 metadata holds them");
+}
+
+// PCK-03: unsigned levels with zero point 9 go to a signed layout and back, (q - zero) * scale
+// unchanged; zero points 15.5 and NaN are refused.
+TEST(Transcode, Pck03ZeroPointsToASignedLayoutAndBack) {
+  ThreadPool pool(1);
+  constexpr FormatParams kParams{32, FloatType::kF16};
+  const PackedWeight source =
+      one_group(kFormatId<MlxAffine<4>>, kParams, affine(FloatType::kF16, 0.25f, -9 * 0.25f));
+  const TranscodeTarget target{kFormatId<GgufQ8_0>};
+  const TranscodePlan plan = plan_transcode(source, target, pool);
+  ASSERT_EQ(plan.verdict, Verdict::kSameValuesMoreBytes) << plan.reason;
+  const PackedWeight made = *transcode(source, plan, target, {}, pool);
+  expect_same_reals(source, made);
+  const TranscodeTarget back{kFormatId<MlxAffine<8>>};
+  const PackedWeight again = *transcode(made, plan_transcode(made, back, pool), back, {}, pool);
+  expect_same_reals(source, again);
+  for (float zero : {15.5f, NAN, INFINITY}) {
+    const PackedWeight bad =
+        one_group(kFormatId<MlxAffine<4>>, kParams, affine(FloatType::kF16, 0.25f, -zero * 0.25f));
+    const TranscodePlan refused = plan_transcode(bad, target, pool);
+    EXPECT_EQ(refused.verdict, Verdict::kRefused);
+    EXPECT_TRUE(
+        refused.reason.starts_with("row 0, columns [0, 32): scale 0.25 (0x3E800000), offset "))
+        << refused.reason;
+  }
+}
+
+// SEC-20: blocks with infinite or NaN scales keep their bits or are refused, and are named.
+TEST(Transcode, Sec20NonFiniteScalesAreNamed) {
+  ThreadPool pool(1);
+  for (std::uint32_t d : {0x7C00u, 0xFC00u, 0x7E00u, 0x7C01u}) {
+    const PackedWeight source = one_group(kFormatId<GgufQ4_0>, {}, {{d}});
+    const TranscodeTarget wide{kFormatId<GgufQ8_0>};
+    const TranscodePlan plan = plan_transcode(source, wide, pool);
+    ASSERT_EQ(plan.verdict, Verdict::kSameValuesMoreBytes);
+    EXPECT_NE(
+        std::ranges::find(plan.conditions,
+                          "1 groups with a non-finite scale or offset, kept as they are, first at "
+                          "row 0, column 0"),
+        plan.conditions.end());
+    const PackedWeight made = *transcode(source, plan, wide, {}, pool);
+    RawParams raw;
+    raw_params_row(made, 0, {&raw, 1});
+    EXPECT_EQ(raw.pattern[0], d);
+    const TranscodePlan affine_plan = plan_transcode(source, {kFormatId<MlxAffine<4>>}, pool);
+    if (d == 0x7C00u || d == 0xFC00u) {
+      EXPECT_EQ(affine_plan.verdict, Verdict::kRefused);
+    }
+  }
+}
+
+TEST(Transcode, SignOfZeroIsNamed) {
+  ThreadPool pool(1);
+  const PackedWeight source = one_group(kFormatId<GgufQ4_0>, {}, {{0x8000}});
+  const TranscodePlan plan = plan_transcode(source, {kFormatId<MlxAffine<4>>}, pool);
+  EXPECT_EQ(plan.verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_NE(std::ranges::find_if(plan.conditions,
+                                 [](const std::string& text) {
+                                   return text.find("zeros change their sign, first at row 0") !=
+                                          std::string::npos;
+                                 }),
+            plan.conditions.end());
+}
+
+TEST(Transcode, RefusalsNamePlaceRuleAndWayOut) {
+  ThreadPool pool(1);
+  const PackedWeight q8 = one_group(kFormatId<GgufQ8_0>, {}, {{0x3C00}}, 100);
+  EXPECT_EQ(
+      plan_transcode(q8, {kFormatId<GgufQ4_0>}, pool).reason,
+      "row 0, columns [0, 32): codes 100 to 131 of gguf.q8_0 do not fit the 4 bits of gguf.q4_0; "
+      "use a wider layout");
+  EXPECT_EQ(plan_transcode(q8, {kFormatId<MlxAffine<8>>, 64}, pool).reason,
+            "mlx.affine.w8 of [1, 32], group 64: need cols a multiple of the group");
+  const PackedWeight f32 =
+      *PackedWeight::bind(kFormatId<DenseF32>, {1, 1}, {},
+                          {std::as_bytes(std::span("\x01\x00\x80\x3F", 4))}, nullptr, "t");
+  EXPECT_EQ(
+      plan_transcode(f32, {kFormatId<DenseF16>}, pool).reason,
+      "row 0, column 0: value 1.00000012 (0x3F800001) is not a float16 number; float32 holds it");
+}
+
+TEST(Transcode, ThreadCountDoesNotShow) {
+  SCOPED_TRACE(kSeed);
+  std::mt19937_64 random(kSeed + 5);
+  ThreadPool one(1), many(5);
+  for (FormatId id : {kFormatId<GgufQ4_0>, kFormatId<GgufQ4_K>, kFormatId<GgufQ6_K>})
+    for (Recipe recipe : {Recipe::kPlain, Recipe::kAdversarial}) {
+      const PackedWeight source = random_weight({id, {}}, recipe, random);
+      for (FormatId to : {kFormatId<MlxAffine<4>>, kFormatId<DenseF32>, kFormatId<DenseF16>}) {
+        const TranscodePlan a = plan_transcode(source, {to}, one);
+        const TranscodePlan b = plan_transcode(source, {to}, many);
+        EXPECT_EQ(a.verdict, b.verdict);
+        EXPECT_EQ(a.params, b.params);
+        EXPECT_EQ(a.conditions, b.conditions);
+        EXPECT_EQ(a.reason, b.reason);
+        if (a.verdict == Verdict::kRefused) continue;
+        EXPECT_TRUE(same_planes(*transcode(source, a, {to}, {}, one),
+                                *transcode(source, b, {to}, {}, many)));
+      }
+    }
+}
+
+TEST(Transcode, RowOrderMovesRowsOnly) {
+  SCOPED_TRACE(kSeed);
+  std::mt19937_64 random(kSeed + 6);
+  ThreadPool pool(2);
+  const std::vector<std::int32_t> order{2, 0, 1}, inverse{1, 2, 0};
+  for (const Layout& layout : all_layouts()) {
+    const PackedWeight source = random_weight(layout, Recipe::kAdversarial, random);
+    const PackedWeight moved = *permute_rows(source, order, pool);
+    EXPECT_TRUE(same_planes(*permute_rows(moved, inverse, pool), source)) << show(layout);
+    EXPECT_TRUE(compare_values(moved, {}, source, order, pool).same_bits) << show(layout);
+    EXPECT_TRUE(compare_values(moved, inverse, source, {}, pool).same_bits) << show(layout);
+  }
+  const PackedWeight source = random_weight({kFormatId<GgufQ4_1>, {}}, Recipe::kPlain, random);
+  const TranscodeTarget target{kFormatId<MlxAffine<4>>};
+  const TranscodePlan plan = plan_transcode(source, target, pool);
+  const PackedWeight moved = *transcode(source, plan, target, order, pool);
+  EXPECT_TRUE(compare_values(moved, inverse, source, {}, pool).same_bits);
+  const std::vector<std::int32_t> bad{0, 1, 3};
+  EXPECT_EQ(transcode(source, plan, target, bad, pool).error().code, ErrorCode::kInvalidInput);
+  EXPECT_EQ(
+      permute_rows(source, {bad.data(), 2}, pool).error().message,
+      "transcode.permute_rows: row order: got 2 entries or a row out of range, need 3 rows in "
+      "[0, 3)");
+}
+
+TEST(CompareValues, FindsTheLargestDifferenceFirstInRowOrder) {
+  auto weight = [](std::vector<float> values) {
+    OwnedWeight owned = *OwnedWeight::allocate(kFormatId<DenseF32>, {2, 2}, {});
+    std::memcpy(owned.planes[0].data(), values.data(), 16);
+    return *std::move(owned).release("t");
+  };
+  ThreadPool pool(2);
+  auto compare = [&](std::vector<float> a, std::vector<float> b) {
+    return compare_values(weight(std::move(a)), {}, weight(std::move(b)), {}, pool);
+  };
+  const ValueComparison zero = compare({0.0f, NAN, 1, 2}, {-0.0f, NAN, 1, 2});
+  EXPECT_TRUE(zero.same_values);
+  EXPECT_FALSE(zero.same_bits);
+  const ValueComparison two = compare({1, 2, 3, 4}, {1, 3, 3, 5});
+  EXPECT_FALSE(two.same_values);
+  EXPECT_EQ(two.max_abs, 1);
+  EXPECT_EQ(two.row, 0);
+  EXPECT_EQ(two.col, 1);
+  const ValueComparison infinite = compare({1, 2, NAN, 4}, {1, 3, 3, 4});
+  EXPECT_EQ(infinite.max_abs, INFINITY);
+  EXPECT_EQ(infinite.row, 1);
+}
+
+TEST(OwnedWeight, RefusesIllegalShapes) {
+  EXPECT_EQ(OwnedWeight::allocate(kFormatId<GgufQ4_K>, {2, 100}, {}).error().message,
+            "transcode.allocate: gguf.q4_k: got [2, 100], group 0, need cols a multiple of 256");
+  EXPECT_FALSE(OwnedWeight::allocate(kFormatId<DenseF32>, {std::int64_t{1} << 40, 1 << 20}, {}));
+}
+
+}  // namespace
+}  // namespace packstone
