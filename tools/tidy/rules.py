@@ -302,6 +302,10 @@ BANNED = [
 ]
 
 
+# A class with a private constructor: its object goes into an owner in the same expression.
+OWNED_AT_ONCE = re.compile(r"\b(?:unique|shared)_ptr<[^;{}()]*>\s*\w*\(\s*\Z")
+
+
 def banned_calls(tree):
     """Calls that have a better way here."""
     found = []
@@ -312,6 +316,8 @@ def banned_calls(tree):
                 continue
             for match in re.finditer(pattern, text):
                 line = line_of(text, match.start())
+                if name == "new" and OWNED_AT_ONCE.search(text, 0, match.start()):
+                    continue
                 if not allowed(lines, line, name):
                     found.append(
                         Violation(

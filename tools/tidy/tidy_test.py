@@ -156,7 +156,8 @@ class Banned(unittest.TestCase):
         for line in [
             "A(const A&) = delete;", "// throw exit(1)", 'fail("exit(1) throw");',
             "reinterpret_cast<char*>(p);", "on_exit();", "entry.new_cache(1);",
-            "snprintf(b, 3, s);", "int renew = 1;", "brand();", "options.exit(1);",
+            "snprintf(b, 3, s);", "std::unique_ptr<A> a(new A);",
+            "int renew = 1;", "brand();", "options.exit(1);",
         ]:  # fmt: skip
             self.assertEqual(self.check(line), 0, line)
 

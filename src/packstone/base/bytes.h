@@ -30,7 +30,7 @@ constexpr std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_
   return product;
 }
 
-// Whether [offset, offset + size) lies within [0, total); decided by subtraction, so it cannot wrap.
+// Whether [offset, offset + size) lies within [0, total); by subtraction, so it cannot wrap.
 constexpr bool range_fits(std::uint64_t offset, std::uint64_t size, std::uint64_t total) {
   return offset <= total && size <= total - offset;
 }

@@ -1,4 +1,4 @@
-// Proves the 16-bit conversions on every pattern, against the compiler's own _Float16 and by search.
+// Proves the 16-bit conversions on every pattern, against the compiler's _Float16 and by search.
 #include "packstone/base/small_float.h"
 
 #include <cmath>
@@ -12,7 +12,8 @@ TEST(SmallFloat, HalfRoundTripsEveryPattern) {
     const float value = half_to_float(static_cast<std::uint16_t>(pattern));
     if (std::isnan(value)) continue;
     ASSERT_EQ(float_to_half(value), pattern);
-    ASSERT_EQ(static_cast<float>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(pattern))), value);
+    ASSERT_EQ(static_cast<float>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(pattern))),
+              value);
   }
 }
 

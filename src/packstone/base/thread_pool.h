@@ -11,7 +11,8 @@ class RangeTask {
  public:
   template <class F>
   RangeTask(F& function)  // NOLINT(google-explicit-constructor): call sites pass lambdas
-      : object_(&function), call_([](void* object, std::int64_t begin, std::int64_t end, int worker) {
+      : object_(&function),
+        call_([](void* object, std::int64_t begin, std::int64_t end, int worker) {
           (*static_cast<F*>(object))(begin, end, worker);
         }) {}
   void operator()(std::int64_t begin, std::int64_t end, int worker) const {

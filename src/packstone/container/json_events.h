@@ -1,6 +1,8 @@
 // JSON read as events: no tree, no recursion, no exceptions, depth bounded.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>

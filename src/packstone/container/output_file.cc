@@ -28,6 +28,7 @@ struct Registry {
 };
 
 Registry& registry() {
+  // tidy: allow new: lives until the process ends, whatever the order of destructors
   static Registry* const instance = new Registry();
   return *instance;
 }

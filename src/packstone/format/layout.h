@@ -43,6 +43,7 @@ struct PieceList {
   int count = 0;
 };
 
+// The place that is one run of bits.
 constexpr PieceList one_piece(int plane, std::uint64_t bit, int width) {
   PieceList list;
   list.piece[0] = {bit, static_cast<std::uint8_t>(plane), static_cast<std::uint8_t>(width)};
@@ -63,6 +64,7 @@ constexpr PieceList moved(PieceList list, std::uint64_t bits) {
   return list;
 }
 
+// Bits of a place.
 constexpr int total_width(const PieceList& list) {
   int width = 0;
   for (int i = 0; i < list.count; ++i) width += list.piece[i].width;

@@ -46,6 +46,7 @@ constexpr int float_bits(FloatType type) {
   return type == FloatType::kF32 ? 32 : 16;
 }
 
+// The value of a pattern; exact.
 constexpr float decode_float(FloatType type, std::uint32_t pattern) {
   switch (type) {
     case FloatType::kF32:

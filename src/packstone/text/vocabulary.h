@@ -14,7 +14,13 @@ namespace packstone {
 
 // Token types of GGUF (llama.h, llama_token_type).
 enum class TokenType : std::int32_t {
-  kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6,
+  kUndefined = 0,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
 };
 
 struct Vocabulary {
@@ -30,7 +36,7 @@ struct Vocabulary {
 };
 
 // tokenizer_json(vocabulary) is a tokenizer.json that the `tokenizers` library reads and that gives
-// the same ids. Errors: kUnsupported for a model or pre-tokenizer without a known rule set, by name.
+// the same ids. Errors: kUnsupported for a model or pre-tokenizer without a known rule set.
 Result<nlohmann::ordered_json> tokenizer_json(const Vocabulary& vocabulary);
 
 // tokenizer_config_json(vocabulary): tokenizer_config.json with special tokens and chat template.
@@ -40,6 +46,7 @@ nlohmann::ordered_json tokenizer_config_json(const Vocabulary& vocabulary);
 // the number of embedding rows; missing ids become unused tokens as llama.cpp's converter names
 // them. Errors: kUnsupported for rules with no GGUF name (the rule is named), kCorruptData.
 Result<Vocabulary> vocabulary_from_json(const nlohmann::ordered_json& tokenizer,
-                                        const nlohmann::ordered_json& config, std::int64_t vocab_size);
+                                        const nlohmann::ordered_json& config,
+                                        std::int64_t vocab_size);
 
 }  // namespace packstone
