@@ -1,0 +1,7 @@
+#include "packstone/kernel/isa/isa.h"
+
+namespace packstone {
+const Isa* neon_isa() {
+  return nullptr;
+}
+}  // namespace packstone
