@@ -5,8 +5,8 @@
 #include <new>
 
 #include "packstone/base/check.h"
-#include "packstone/kernel/matmul/derived.h"
 #include "packstone/kernel/matmul/kernel_list.h"
+#include "packstone/transcode/unpack.h"
 
 namespace packstone {
 namespace {
@@ -120,7 +120,7 @@ void Linear::decode(std::int64_t row, float* out) const noexcept {
   if (kernel_->reader != nullptr) {
     kernel_->reader->decode(view_of(weight_), row, out);
   } else {
-    derived_decode_row(weight_, row, {out, static_cast<std::size_t>(weight_.shape().cols)});
+    decode_row(weight_, row, {out, static_cast<std::size_t>(weight_.shape().cols)});
   }
 }
 

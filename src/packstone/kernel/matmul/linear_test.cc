@@ -8,9 +8,9 @@
 #include <cstdlib>
 
 #include "packstone/base/cpu.h"
-#include "packstone/kernel/matmul/derived.h"
 #include "packstone/kernel/matmul/kernel_list.h"
 #include "packstone/kernel/test_weights.h"
+#include "packstone/transcode/unpack.h"
 
 namespace packstone {
 namespace {
@@ -50,9 +50,9 @@ std::vector<float> decoded(const PackedWeight& weight) {
   const Shape shape = weight.shape();
   std::vector<float> values(static_cast<std::size_t>(shape.rows * shape.cols));
   for (std::int64_t row = 0; row < shape.rows; ++row)
-    derived_decode_row(weight, row,
-                       std::span(values).subspan(static_cast<std::size_t>(row * shape.cols),
-                                                 static_cast<std::size_t>(shape.cols)));
+    decode_row(weight, row,
+               std::span(values).subspan(static_cast<std::size_t>(row * shape.cols),
+                                         static_cast<std::size_t>(shape.cols)));
   return values;
 }
 
@@ -270,8 +270,9 @@ TEST(Linear, KernelIsChosenByCpuAndFormat) {
   const CpuFeatures& cpu = cpu_features();
   EXPECT_EQ(isa, cpu.avx512 ? "avx512" : cpu.avx2 ? "avx2" : cpu.neon ? "neon" : "scalar");
   const PackedWeight weight = random_weight(kFormatId<GgufQ6_K>, {2, 256}, {}, random);
-  if (isa != "scalar")
+  if (isa != "scalar") {
     EXPECT_EQ(Linear::prepare(weight)->kernel_name(), "matmul_gguf_q6_k_f32_" + isa);
+  }
   EXPECT_EQ(prepare(weight, "scalar").kernel_name(), "matmul_derived_f32_scalar");
 }
 
