@@ -27,8 +27,8 @@ class RowMap {
     bool shifted = false;  // some code moved
     bool way_back = true;  // the way back gives the source's codes and patterns
   };
-  // Maps one row: shifts() and values() of the target's groups. Compares decoded values wherever the
-  // formulas differ.
+  // Maps one row: shifts() and values() of the target's groups. Compares decoded values wherever
+  // the formulas differ.
   RowResult map(std::int64_t row);
 
   const std::vector<GroupValues>& values() const { return values_; }  // of the target

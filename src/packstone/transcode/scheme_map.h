@@ -35,6 +35,7 @@ struct LinearSide {
   std::int64_t group_cols = 0;
 };
 
+// linear_side(id, params) is what map_group has to know of a format. Errors: none.
 LinearSide linear_side(FormatId id, const FormatParams& params);
 
 // Whether groups can be mapped, from headers alone: nullptr, or why not. The target's group divides
@@ -66,8 +67,8 @@ struct MappedGroup {
 // map_group(source, group, range, target): shift and values so that, as real numbers,
 //     scale (q - center) + offset  =  scale' (q + shift - center') + offset',   scale' = scale.
 // Unless same_formula, roundings may differ: the caller compares decoded values.
-// A target without offset needs the group's zero, center - offset / scale, to be whole. A target with
-// offset keeps the codes where they fit, else centers them.
+// A target without offset needs the group's zero, center - offset / scale, to be whole. A target
+// with offset keeps the codes where they fit, else centers them.
 MappedGroup map_group(const LinearSide& source, const GroupValues& group, CodeRange range,
                       const LinearSide& target);
 

@@ -11,8 +11,8 @@ bool shares_parameters(const FormatInfo& info) {
   });
 }
 
-// The target's group: the one asked for, else the source's, else the largest that divides it; 0 where
-// the target has only one.
+// The target's group: the one asked for, else the source's, else the largest that divides it; 0
+// where the target has only one.
 std::int32_t choose_group(const FormatInfo& target, std::int64_t source_group, std::int32_t asked) {
   if (asked != 0 || target.group_sizes.size() < 2) return asked;
   std::int32_t chosen = target.group_sizes.front();

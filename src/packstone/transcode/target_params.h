@@ -19,6 +19,8 @@ struct HeaderDecision {
   bool way_back_possible = false;
 };
 
+// decide_from_headers(id, shape, params, target): everything but what depends on the values.
+// Errors: none beyond a refusal in words. Cost: no byte of a weight is read.
 HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams& params,
                                    const TranscodeTarget& target);
 

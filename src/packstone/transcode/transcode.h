@@ -46,15 +46,15 @@ struct TranscodePlan {
 // plan_transcode(source, target, pool) reads the source's parameters (and codes where needed) and
 // decides; a plan that is not refused cannot fail later, memory aside.
 // Exact: a proof: every value of the target equals the source's as a real number (NaN equals NaN);
-// values whose sign of zero changes, and non-finite groups, are counted in conditions. kSameBytes is
-// given only after the way back, made in full, gave the source's codes and stored patterns (the way
-// back asks for the source's group and metadata type).
+// values whose sign of zero changes, and non-finite groups, are counted in conditions. kSameBytes
+// is given only after the way back, made in full, gave the source's codes and stored patterns (the
+// way back asks for the source's group and metadata type).
 // Errors: none beyond the verdict. Threads: the pool given; result independent of its size.
 TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& target,
                              ThreadPool& pool);
 
-// header_verdict(id, shape, params, target): the best verdict possible, from headers only (dry run);
-// conditions name what depends on the values. Errors: none. Cost: none.
+// header_verdict(id, shape, params, target): the best verdict possible, from headers only (dry
+// run); conditions name what depends on the values. Errors: none. Cost: none.
 TranscodePlan header_verdict(FormatId id, Shape shape, const FormatParams& params,
                              const TranscodeTarget& target);
 
