@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file: an error or a file whose views lie in it and do not meet, whose keys are
-// found by name and have one type.
+// Any bytes as a GGUF file: an error or a file whose views lie in it and do not meet, whose keys
+// are found by name and have one type.
 #include <cstdlib>
 
 #include "packstone/container/gguf.h"

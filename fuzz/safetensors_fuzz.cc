@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: an error or a set whose views lie in the file, cover its data once
-// and come back from the writer's rules.
+// Any bytes as a safetensors file: an error or a set whose views lie in the file, cover its data
+// once and have the bytes of their shapes.
 #include <cstdlib>
 
 #include "packstone/container/safetensors.h"

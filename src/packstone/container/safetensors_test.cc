@@ -1,5 +1,5 @@
-// Proves that safetensors files are read as the reference library reads them, that the writer's files
-// come back bit for bit, and that folders load by their index alone.
+// Proves that safetensors files are read as the reference library reads them, that the writer's
+// files come back bit for bit, and that folders load by their index alone.
 #include "packstone/container/safetensors.h"
 
 #include "packstone/base/limits.h"
