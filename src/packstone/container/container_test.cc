@@ -1,81 +1,119 @@
-// Proves that what the writers write is what the readers read, for both containers.
+// Proves the tables of storage types, the size rule, the names' rules, and that every attack on a
+// parser ends in an ordinary error that names the culprit.
 #include "packstone/container/container.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+#include "packstone/base/limits.h"
 #include "packstone/container/gguf.h"
+#include "packstone/container/hostile_files.h"
+#include "packstone/container/names.h"
 #include "packstone/container/safetensors.h"
 
 namespace packstone {
 namespace {
 
-namespace fs = std::filesystem;
+using namespace testing_files;
 
-fs::path scratch(std::string_view name) {
-  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("packstone-{}", ::getpid());
-  fs::create_directories(folder);
-  return folder / name;
+TEST(TensorBytes, CountsBlocksAndChecksEveryStep) {
+  const StorageType& f32 = *safetensors_type("F32");
+  const StorageType& q4_0 = *gguf_type("Q4_0");
+  EXPECT_EQ(tensor_bytes(f32, {}), 4u);
+  EXPECT_EQ(tensor_bytes(f32, {2, 3}), 24u);
+  EXPECT_EQ(tensor_bytes(f32, {0, 4}), 0u);
+  EXPECT_EQ(tensor_bytes(q4_0, {3, 64}), 3u * 2 * 18);
+  EXPECT_EQ(tensor_bytes(q4_0, {64, 3}), std::nullopt);
+  EXPECT_EQ(tensor_bytes(q4_0, {}), std::nullopt);
+  EXPECT_EQ(tensor_bytes(f32, {-1}), std::nullopt);
+  EXPECT_EQ(tensor_bytes(f32, {-1, -1}), std::nullopt);
+  EXPECT_EQ(tensor_bytes(f32, {std::int64_t{1} << 32, std::int64_t{1} << 32}), std::nullopt);
+  EXPECT_EQ(tensor_bytes(f32, {std::int64_t{1} << 62}), std::nullopt);
+  EXPECT_EQ(tensor_bytes(*safetensors_type("F4"), {3, 2}), 3u);
+  EXPECT_EQ(tensor_bytes(*safetensors_type("F6_E2M3"), {2, 4}), 6u);
 }
 
-std::vector<std::byte> counting(std::size_t count) {
-  std::vector<std::byte> bytes(count);
-  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + 1);
-  return bytes;
+TEST(StorageTypes, AreFoundByTheirExactNameAlone) {
+  for (const char* name : {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16",
+                           "BF16", "F32", "F64", "C64", "F8_E4M3", "F8_E5M2", "F8_E8M0"})
+    EXPECT_NE(safetensors_type(name), nullptr) << name;
+  for (const char* name : {"", "f32", "F33", "Q4_0", "F32 "})
+    EXPECT_EQ(safetensors_type(name), nullptr) << name;
+  int count = 0;
+  for (std::int32_t id = -2; id < 300; ++id) {
+    const StorageType* type = gguf_type(id);
+    if (type == nullptr) continue;
+    ++count;
+    EXPECT_EQ(gguf_type(type->name), type);
+    EXPECT_EQ(type->gguf_id, id);
+  }
+  EXPECT_EQ(count, 35);
+  for (const std::int32_t removed : {-1, 4, 5, 31, 33, 36, 38, 43})
+    EXPECT_EQ(gguf_type(removed), nullptr) << removed;
+  EXPECT_EQ(gguf_type(std::int32_t{12})->name, "Q4_K");
+  EXPECT_EQ(gguf_type("IQ4_XS")->block_bytes, 136);
 }
 
-TEST(Safetensors, RoundTrip) {
-  const fs::path path = scratch("a.safetensors");
-  const std::vector<TensorSpec> specs = {{"odd", safetensors_type("U8"), {3}, 3},
-                                         {"w", safetensors_type("BF16"), {2, 4}, 16},
-                                         {"empty", safetensors_type("F32"), {0, 4}, 0}};
-  const auto bytes = counting(19);
-  {
-    auto writer = SafetensorsWriter::create(path, specs, {{"format", "mlx"}});
-    ASSERT_TRUE(writer) << writer.error().message;
-    ASSERT_TRUE(writer->write(ByteSpan(bytes).first(5)));
-    ASSERT_TRUE(writer->write(ByteSpan(bytes).subspan(5)));
-    const auto status = writer->commit();
-    ASSERT_TRUE(status) << status.error().message;
-  }
-  const auto set = open_safetensors(path);
-  ASSERT_TRUE(set) << set.error().message;
-  ASSERT_EQ(set->tensors.size(), 3u);
-  EXPECT_EQ(set->metadata.at("format"), "mlx");
-  const TensorView* w = set->find("w");
-  ASSERT_NE(w, nullptr);
-  EXPECT_EQ(w->type->name, "BF16");
-  EXPECT_TRUE(std::ranges::equal(w->bytes, ByteSpan(bytes).subspan(3)));
+TEST(Names, Utf8IsStrict) {
+  for (const char* good : {"", "a", "\xC2\x80", "\xE0\xA0\x80", "\xEF\xBF\xBF", "\xF0\x90\x80\x80",
+                           "\xF4\x8F\xBF\xBF", "\xED\x9F\xBF"})
+    EXPECT_TRUE(is_utf8(good));
+  for (const char* bad : {"\x80", "\xC1\xBF", "\xC2", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xE2\x82",
+                          "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "a\xFF"})
+    EXPECT_FALSE(is_utf8(bad));
 }
 
-TEST(Gguf, RoundTrip) {
-  const fs::path path = scratch("a.gguf");
-  std::vector<GgufKey> keys = {
-      {"general.architecture", std::string("llama")},
-      {"x.bools", GgufArray{std::vector<bool>{true, false}}},
-      {"x.nested", GgufArray{std::vector<GgufArray>{{std::vector<std::string>{"a", "b"}}}}},
-      {"x.f", 1.5f}};
-  const std::vector<TensorSpec> specs = {{"a", gguf_type("Q4_0"), {2, 32}, 36},
-                                         {"b", gguf_type("F32"), {3}, 12}};
-  const auto bytes = counting(48);
-  {
-    auto writer = GgufWriter::create(path, keys, specs);
-    ASSERT_TRUE(writer) << writer.error().message;
-    ASSERT_TRUE(writer->write(bytes));
-    const auto status = writer->commit();
-    ASSERT_TRUE(status) << status.error().message;
+TEST(Names, MessagesShowNoControlCharacters) {
+  EXPECT_EQ(shown("a\x1b[31m\n\x7F\xC2\x9B\xFF"), "'a\\x1B[31m\\x0A\\x7F\\xC2\\x9B\\xFF'");
+  EXPECT_EQ(shown("gr\xC3\xBC\xC3\x9F"), "'gr\xC3\xBC\xC3\x9F'");
+  EXPECT_LT(shown(std::string(100'000, 'x')).size(), 300u);
+}
+
+TEST(Names, PlainFileNamesStayInTheFolder) {
+  EXPECT_TRUE(is_plain_file_name("model-00001-of-00002.safetensors"));
+  EXPECT_TRUE(is_plain_file_name("..a"));
+  for (const std::string_view bad :
+       {std::string_view(""), std::string_view("."), std::string_view(".."),
+        std::string_view("../a"), std::string_view("/a"), std::string_view("a/b"),
+        std::string_view("a\\b"), std::string_view("a\0b", 3)})
+    EXPECT_FALSE(is_plain_file_name(bad)) << bad;
+}
+
+template <class Parse, class Open>
+void expect_all_refused(const std::vector<HostileFile>& files, std::string_view suffix, Parse parse,
+                        Open open) {
+  const ScratchFolder folder;
+  for (const HostileFile& file : files) {
+    SCOPED_TRACE(file.name + ": " + file.tries);
+    const auto parsed = parse(file.bytes.span(), nullptr, "hostile");
+    expect_refused(parsed, ErrorCode::kCorruptData, {file.named});
+    const auto path = folder.file(fmt::format("hostile{}", suffix), file.bytes);
+    expect_refused(open(path), ErrorCode::kCorruptData, {file.named});
   }
-  const auto file = open_gguf(path);
-  ASSERT_TRUE(file) << file.error().message;
-  ASSERT_EQ(file->keys.size(), keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    EXPECT_EQ(file->keys[i].name, keys[i].name);
-    EXPECT_TRUE(same_value(file->keys[i].value, keys[i].value));
-  }
-  ASSERT_EQ(file->tensors.size(), 2u);
-  EXPECT_EQ(file->tensors[1].shape, std::vector<std::int64_t>{3});
-  EXPECT_TRUE(std::ranges::equal(file->tensors[0].bytes, ByteSpan(bytes).first(36)));
-  EXPECT_TRUE(std::ranges::equal(file->tensors[1].bytes, ByteSpan(bytes).subspan(36)));
+  EXPECT_EQ(folder.names().size(), 1u);  // reading leaves nothing behind
+}
+
+TEST(HostileFiles, GgufAttacksAreRefusedByName) {
+  expect_all_refused(hostile_gguf_files(), ".gguf", parse_gguf, open_gguf);
+}
+
+TEST(HostileFiles, SafetensorsAttacksAreRefusedByName) {
+  expect_all_refused(hostile_safetensors_files(), ".safetensors", parse_safetensors,
+                     open_safetensors);
+}
+
+TEST(HostileFiles, OpenTellsMissingAndSpecialFiles) {
+  const ScratchFolder folder;
+  const auto absent = folder.path() / "absent";
+  expect_refused(open_gguf(absent), ErrorCode::kNotFound, {"absent"});
+  expect_refused(open_safetensors(absent), ErrorCode::kNotFound, {"absent"});
+  expect_refused(open_safetensors_folder(absent), ErrorCode::kNotFound, {"absent"});
+  expect_refused(open_gguf(folder.path()), ErrorCode::kIo, {"a folder"});
+  expect_refused(open_safetensors("/dev/null"), ErrorCode::kIo, {"special file"});
+  expect_refused(read_text(absent, 10), ErrorCode::kNotFound, {"absent"});
+  const auto small = folder.file("small", "0123456789");
+  expect_refused(read_text(small, 9), ErrorCode::kExhausted, {"10 bytes"});
+  EXPECT_EQ(read_text(small, 10).value(), "0123456789");
+  const auto empty = FileMap::open(folder.file("empty", ""));
+  PACKSTONE_ASSERT_OK(empty);
+  EXPECT_TRUE((*empty)->bytes().empty());
 }
 
 }  // namespace

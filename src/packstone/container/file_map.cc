@@ -55,7 +55,7 @@ Result<std::shared_ptr<const FileMap>> FileMap::open(const std::filesystem::path
   constexpr std::string_view kWhere = "container.FileMap.open";
   const FileDescriptor file(open_for_reading(path));
   PACKSTONE_TRY(const std::uint64_t size, regular_size(kWhere, file.get(), path));
-  std::shared_ptr<FileMap> map(new FileMap());
+  const auto map = std::make_shared<FileMap>(Private{});
   map->path_ = path;
   if (size > 0) {
     void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);

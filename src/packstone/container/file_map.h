@@ -12,7 +12,10 @@ namespace packstone {
 
 // A whole file mapped read-only. Shared by all views into it.
 class FileMap {
+  struct Private {};
+
  public:
+  explicit FileMap(Private) {}  // for open alone
   // open(path) maps the file. Errors: kNotFound when there is none, kIo when it cannot be read or
   // is not a regular file. An empty file maps to an empty span. Cost: no byte is read.
   static Result<std::shared_ptr<const FileMap>> open(const std::filesystem::path& path);
@@ -24,7 +27,6 @@ class FileMap {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  FileMap() = default;
   std::filesystem::path path_;
   ByteSpan bytes_;
 };

@@ -30,10 +30,10 @@ namespace {
 
 constexpr std::string_view kWhere = "container.open_gguf";
 constexpr std::string_view kTruncated = "file may be truncated";
-constexpr std::uint64_t kKeyBytesMin = 8 + 1 + 4 + 1;         // length, name, type, value
-constexpr std::uint64_t kTensorBytesMin = 8 + 1 + 4 + 4 + 8;  // length, name, rank, type, offset
-constexpr std::uint64_t kArrayBytesMin = 4 + 8;               // type, count
-constexpr std::uint64_t kReservedMax = 1 << 16;               // trust in a count before its items
+constexpr std::uint64_t kKeyBytesMin = 8 + 4 + 1;         // length, type, value
+constexpr std::uint64_t kTensorBytesMin = 8 + 4 + 4 + 8;  // length, rank, type, offset
+constexpr std::uint64_t kArrayBytesMin = 4 + 8;           // type, count
+constexpr std::uint64_t kReservedMax = 1 << 16;           // trust in a count before its items
 
 // A tensor's record and its place in the table, for messages.
 struct TensorRecord {

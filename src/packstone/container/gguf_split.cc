@@ -64,7 +64,8 @@ Result<std::vector<fs::path>> find_parts(const fs::path& path, const SplitKeys& 
     return fail_split(path,
                       fmt::format("split.no {} and split.count {} in a file of this name",
                                   split.part, split.parts),
-                      "a name ending in " + tail, "give the parts their first names back");
+                      fmt::format("a name ending in {} (split.no counts from 0)", tail),
+                      "give the parts their first names back");
   const std::string prefix = name.substr(0, name.size() - tail.size());
   std::vector<fs::path> paths;
   std::string missing;

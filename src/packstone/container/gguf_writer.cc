@@ -1,3 +1,4 @@
+#include <unordered_map>
 #include <unordered_set>
 
 #include "packstone/container/gguf_rules.h"
@@ -107,12 +108,14 @@ Status check_spec(const TensorSpec& spec) {
 // Appends the tensor table.
 Status put_tensors(HeaderBytes& header, const std::vector<TensorSpec>& specs,
                    std::uint32_t alignment) {
-  std::unordered_set<std::string_view> names;
+  std::unordered_map<std::string_view, std::size_t> names;
   std::uint64_t offset = 0;
   for (const TensorSpec& spec : specs) {
     PACKSTONE_CHECK_OK(check_spec(spec));
-    if (!names.insert(spec.name).second)
-      return refuse("tensor " + shown(spec.name), "the same name twice", "it once");
+    const auto [place, is_new] = names.emplace(spec.name, names.size());
+    if (!is_new)
+      return refuse("tensor " + shown(spec.name),
+                    fmt::format("it as tensors {} and {}", place->second, names.size()), "it once");
     header.text(spec.name);
     header.number(static_cast<std::uint32_t>(spec.shape.size()));
     for (auto axis = spec.shape.rbegin(); axis != spec.shape.rend(); ++axis)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <tuple>
 
 #include "packstone/base/limits.h"
 #include "packstone/container/names.h"
@@ -95,10 +96,9 @@ Result<SafetensorsSet> parse(ByteSpan bytes, const std::shared_ptr<const void>& 
   PACKSTONE_TRY(const std::string_view text, header_text(bytes, file));
   PACKSTONE_TRY(internal::SafetensorsHeader header, internal::parse_safetensors_header(text, file));
   const ByteSpan data = bytes.subspan(kLengthBytes + text.size());
-  std::stable_sort(header.records.begin(), header.records.end(),
-                   [](const SafetensorsRecord& a, const SafetensorsRecord& b) {
-                     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-                   });
+  std::ranges::sort(header.records, {}, [](const SafetensorsRecord& record) {
+    return std::tuple(record.begin, record.end, std::string_view(record.name));
+  });
   PACKSTONE_CHECK_OK(check_cover(header.records, data.size(), file));
 
   SafetensorsSet set;

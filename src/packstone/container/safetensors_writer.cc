@@ -1,5 +1,5 @@
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "packstone/base/limits.h"
 #include "packstone/container/names.h"
@@ -54,12 +54,13 @@ Result<std::pair<std::string, std::uint64_t>> header_text(
     text += "}";
   }
   std::uint64_t offset = 0;
-  std::unordered_set<std::string_view> names;
+  std::unordered_map<std::string_view, std::size_t> names;
   for (const TensorSpec& spec : specs) {
     PACKSTONE_CHECK_OK(check_spec(spec));
-    if (!names.insert(spec.name).second)
+    const auto [place, is_new] = names.emplace(spec.name, names.size());
+    if (!is_new)
       return fail(ErrorCode::kInvalidInput, kWhere, "tensor " + shown(spec.name),
-                  "the same name twice", "it once");
+                  fmt::format("it as tensors {} and {}", place->second, names.size()), "it once");
     const auto end = checked_add(offset, spec.bytes);
     if (!end)
       return fail(ErrorCode::kInvalidInput, kWhere, "tensor " + shown(spec.name),
