@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,10 @@
 #include "packstone/text/vocabulary.h"
 
 namespace packstone {
+
+namespace text {
+struct TokenizerRules;
+}
 
 struct EncodeOptions {
   bool parse_special = true;  // special tokens written in the text become their ids
@@ -29,10 +34,15 @@ class Tokenizer {
 
   // Ids of `text`, equal to the `tokenizers` library's. Invalid UTF-8 is replaced by U+FFFD first
   // (one per maximal subpart), as Python's errors="replace" does.
+  // Gives nothing where try_encode fails.
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // The same with the reason of a failure. Errors: kExhausted when a pattern of the tokenizer
+  // reaches its step limit on this text (a hostile or broken tokenizer).
+  Result<std::vector<std::int32_t>> try_encode(std::string_view text,
+                                               const EncodeOptions& options = {}) const;
   // The exact bytes of the tokens, special ones included (unless skip_special).
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
-  // The token as the vocabulary spells it ("Ġthe", "▁the", "<0x0A>").
+  // The token as the vocabulary spells it ("<U+0120>the", "<U+2581>the", "<0x0A>").
   std::string_view piece(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
   std::optional<std::int32_t> id_of(std::string_view piece) const;
@@ -44,6 +54,7 @@ class Tokenizer {
  private:
   friend class StreamDecoder;
   struct State;
+  static Result<Tokenizer> build(text::TokenizerRules rules);
   std::shared_ptr<const State> state_;
 };
 
@@ -60,6 +71,7 @@ class StreamDecoder {
   Tokenizer tokenizer_;
   bool skip_special_;
   bool first_ = true;
+  std::int32_t to_strip_ = -1;
   std::string held_;
 };
 
