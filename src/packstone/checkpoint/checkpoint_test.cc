@@ -399,6 +399,20 @@ TEST(CheckpointTest, RawOpensAnyArchitecture) {
   EXPECT_EQ(raw->tensors.size(), made.tensors.size());
 }
 
+// The golden models were written by MLX-LM itself.
+TEST(CheckpointTest, GoldenModelsOpen) {
+  int opened = 0;
+  const auto folder = std::filesystem::path(PACKSTONE_SOURCE_DIR) / "tests/golden";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!std::filesystem::exists(entry.path() / "config.json")) continue;
+    const Result<Checkpoint> checkpoint = open_checkpoint(entry.path());
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    EXPECT_TRUE(checkpoint->problems.empty() && checkpoint->unbound.empty()) << entry.path();
+    ++opened;
+  }
+  EXPECT_GE(opened, 6);
+}
+
 // The published models of the project's tests, where the environment names their folder.
 TEST(CheckpointTest, RealModelsOpen) {
   const char* folder = std::getenv("PACKSTONE_MODELS");

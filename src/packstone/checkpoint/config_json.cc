@@ -31,7 +31,7 @@ Result<double> number_or(const JsonReader& json, std::string_view key, double lo
   return value.value_or(missing);
 }
 
-// The sizes of the model. The multimodal wrapper's text_config may leave out what its class defaults.
+// The sizes of the model. A multimodal wrapper's text_config may leave out its class's defaults.
 Status read_sizes(const JsonReader& json, bool wrapped, ModelConfig& config) {
   const auto wrapper_default = [&](std::int64_t value) {
     return wrapped ? std::optional(value) : std::nullopt;

@@ -91,6 +91,14 @@ Result<Vocabulary> vocabulary_from_gguf(const GgufFile& gguf) {
   return vocabulary;
 }
 
+std::vector<GgufKey> gguf_token_id_keys(const Vocabulary& vocabulary) {
+  std::vector<GgufKey> keys;
+  for (const auto& [key, member] : kTokenKeys)
+    if (const auto& id = vocabulary.*member)
+      keys.push_back({key_name(key), static_cast<std::uint32_t>(*id)});
+  return keys;
+}
+
 std::vector<GgufKey> gguf_vocabulary_keys(const Vocabulary& vocabulary) {
   std::vector<GgufKey> keys;
   keys.push_back({key_name("model"), vocabulary.model});
@@ -105,9 +113,7 @@ std::vector<GgufKey> gguf_vocabulary_keys(const Vocabulary& vocabulary) {
   }
   if (!vocabulary.merges.empty())
     keys.push_back({key_name("merges"), GgufArray{vocabulary.merges}});
-  for (const auto& [key, member] : kTokenKeys)
-    if (const auto& id = vocabulary.*member)
-      keys.push_back({key_name(key), static_cast<std::uint32_t>(*id)});
+  for (GgufKey& key : gguf_token_id_keys(vocabulary)) keys.push_back(std::move(key));
   for (const auto& [key, member] : kFlagKeys)
     if (const auto& flag = vocabulary.*member) keys.push_back({key_name(key), *flag});
   if (vocabulary.chat_template)

@@ -15,4 +15,7 @@ Result<Vocabulary> vocabulary_from_gguf(const GgufFile& gguf);
 // gguf_vocabulary_keys(vocabulary): the reverse, in llama.cpp's order and types.
 std::vector<GgufKey> gguf_vocabulary_keys(const Vocabulary& vocabulary);
 
+// gguf_token_id_keys(vocabulary): only the keys that hold token ids.
+std::vector<GgufKey> gguf_token_id_keys(const Vocabulary& vocabulary);
+
 }  // namespace packstone

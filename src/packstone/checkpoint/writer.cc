@@ -1,0 +1,85 @@
+#include "packstone/checkpoint/writer.h"
+
+#include <set>
+#include <unordered_map>
+
+#include "packstone/checkpoint/writers.h"
+
+namespace packstone {
+namespace {
+constexpr std::string_view kWhere = "checkpoint.write";
+}  // namespace
+
+std::string name_list(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 20;
+  std::string list;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i)
+    list += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
+  if (names.size() > kShown) list += fmt::format(" and {} more", names.size() - kShown);
+  return list;
+}
+
+Result<std::vector<PlannedTensor>> plan_output(const Checkpoint& source,
+                                               std::vector<OutputTensor> tensors,
+                                               std::string_view where) {
+  std::unordered_map<std::string, ExpectedTensor> rules;
+  for (ExpectedTensor& expected : expected_tensors(source.config))
+    rules.emplace(expected.name, std::move(expected));
+  std::vector<PlannedTensor> planned;
+  std::vector<std::string> unknown;
+  std::set<std::string> seen;
+  for (OutputTensor& tensor : tensors) {
+    if (!seen.insert(tensor.name).second)
+      return fail(ErrorCode::kInvalidInput, where, fmt::format("'{}'", tensor.name),
+                  "the name twice", "each tensor once");
+    const auto it = rules.find(tensor.name);
+    if (it == rules.end()) {
+      unknown.push_back(tensor.name);
+      continue;
+    }
+    const ExpectedTensor& expected = it->second;
+    std::vector<std::int64_t> shape = {expected.shape.cols};
+    if (!expected.vector) shape.insert(shape.begin(), expected.shape.rows);
+    if (tensor.shape != shape)
+      return fail(ErrorCode::kInvalidInput, where, fmt::format("'{}'", tensor.name),
+                  "another shape", "the shape that the config gives");
+    if (const char* rule = layout_rule(tensor.format, expected.shape, tensor.params))
+      return fail(ErrorCode::kInvalidInput, where, fmt::format("'{}'", tensor.name),
+                  fmt::format("{} of [{}, {}]", format_info(tensor.format).name,
+                              expected.shape.rows, expected.shape.cols),
+                  rule);
+    planned.push_back({std::move(tensor), expected, expected.shape});
+  }
+  if (!unknown.empty())
+    return fail(ErrorCode::kUnsupported, where, name_list(unknown), "names without a rule",
+                fmt::format("tensors of {}", architecture_name(source.config.architecture)));
+  return planned;
+}
+
+Status check_planes(const PlannedTensor& tensor, const std::vector<ByteSpan>& planes,
+                    std::string_view where) {
+  const FormatInfo& info = format_info(tensor.output.format);
+  bool good = planes.size() == static_cast<std::size_t>(info.plane_count);
+  for (int i = 0; good && i < info.plane_count; ++i)
+    good = planes[static_cast<std::size_t>(i)].size() ==
+           plane_bytes(tensor.output.format, i, tensor.bound, tensor.output.params);
+  if (good) return {};
+  return fail(ErrorCode::kInvalidInput, where, fmt::format("'{}'", tensor.output.name),
+              "planes of other sizes", fmt::format("those of {}", info.name));
+}
+
+Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::create(
+    const std::filesystem::path& target, ContainerKind kind, const Checkpoint& source,
+    std::vector<OutputTensor> tensors, const WriteOptions& options) {
+  std::error_code code;
+  if (std::filesystem::exists(std::filesystem::symlink_status(target, code)) && !options.force)
+    return fail(ErrorCode::kInvalidInput, kWhere, target.string(), "a target that exists",
+                "a new name", "force replaces it");
+  PACKSTONE_TRY(std::vector<PlannedTensor> planned,
+                plan_output(source, std::move(tensors), kWhere));
+  if (kind == ContainerKind::kFolder)
+    return create_folder_writer(target, source, std::move(planned), options);
+  return create_gguf_writer(target, source, std::move(planned));
+}
+
+}  // namespace packstone
