@@ -404,7 +404,7 @@ TEST(CheckpointTest, GoldenModelsOpen) {
   int opened = 0;
   const auto folder = std::filesystem::path(PACKSTONE_SOURCE_DIR) / "tests/golden";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (!std::filesystem::exists(entry.path() / "config.json")) continue;
+    if (!std::filesystem::exists(entry.path() / "model.safetensors")) continue;
     const Result<Checkpoint> checkpoint = open_checkpoint(entry.path());
     ASSERT_TRUE(checkpoint) << checkpoint.error().message;
     EXPECT_TRUE(checkpoint->problems.empty() && checkpoint->unbound.empty()) << entry.path();
