@@ -6,7 +6,7 @@ set -eu
 
 demo="build-essential cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev
   libpcre2-dev libicu-dev libssl-dev python3 python3-pip unzip ca-certificates"
-tests="libgtest-dev librapidcheck-dev libbenchmark-dev python3-venv g++-aarch64-linux-gnu qemu-user
+tests="libgtest-dev python3-venv g++-aarch64-linux-gnu qemu-user
   clang-19 libclang-rt-19-dev libopenblas0-pthread git"
 
 packages="$demo $tests"
