@@ -7,9 +7,22 @@
 namespace packstone {
 namespace {
 
-// x, or the code of zero where x has no code: a product of a huge reciprocal and a NaN or infinity.
+// The integer nearest to x, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no bit below 1.
+float round_even(float x) {
+  constexpr float kMagic = 12582912.0f;
+  return (x + kMagic) - kMagic;
+}
+
+// The integer nearest to x, ties away from zero, for |x| < 2^22. x - round_even(x) is exact.
+float round_away(float x) {
+  const float even = round_even(x);
+  return std::abs(x - even) == 0.5f ? x + std::copysign(0.5f, x) : even;
+}
+
+// x without its fraction, kept in the range of a code.
 std::uint32_t to_code(float x, std::uint32_t high) {
-  return static_cast<std::uint32_t>(std::clamp(x, 0.0f, static_cast<float>(high)));
+  return static_cast<std::uint32_t>(
+      static_cast<std::int32_t>(std::clamp(x, 0.0f, static_cast<float>(high))));
 }
 
 bool has_nan(std::span<const float> x) {
@@ -33,7 +46,7 @@ void quantize_q8_0(std::span<const float> x, std::span<std::uint32_t> codes, Raw
   raw.pattern[0] = float_to_half(d);
   for (std::size_t i = 0; i < x.size(); ++i) {
     // An infinite d has the reciprocal 0, and infinity times 0 is no number.
-    const float level = std::isfinite(x[i]) ? std::round(x[i] * inverse) : 0.0f;
+    const float level = std::isfinite(x[i]) ? round_away(x[i] * inverse) : 0.0f;
     codes[i] = static_cast<std::uint32_t>(128 + static_cast<std::int32_t>(level));
   }
 }
@@ -90,9 +103,13 @@ void quantize_mlx_affine(std::span<const float> x, int bits, FloatType metadata,
   const float stored_offset = decode_float(metadata, raw.pattern[1]);
   const bool usable =
       stored_scale != 0 && std::isfinite(stored_scale) && std::isfinite(stored_offset);
+  if (!usable || !std::ranges::all_of(x, [](float value) { return std::isfinite(value); })) {
+    std::ranges::fill(codes, 0u);
+    return;
+  }
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const float level = std::rint((x[i] - stored_offset) / stored_scale);
-    codes[i] = usable && !std::isnan(level) ? to_code(level, (1u << bits) - 1u) : 0;
+    const float level = std::clamp((x[i] - stored_offset) / stored_scale, 0.0f, top);
+    codes[i] = static_cast<std::uint32_t>(static_cast<std::int32_t>(round_even(level)));
   }
 }
 

@@ -31,7 +31,8 @@ void quantize_q4_1(std::span<const float> x, std::span<std::uint32_t> codes, Raw
 // 1e-7) with n = 2^bits - 1, made so that the value 0 lies on a code and the value of largest
 // magnitude, the edge, is the offset; the step is negative when the edge is hi. Scale and offset
 // are rounded to the metadata type first, and codes are chosen against the rounded ones:
-// code = clamp(rint((x - offset) / scale), 0, n); 0 where the rounded scale is zero or not finite.
+// code = clamp(rint((x - offset) / scale), 0, n); 0 where the rounded scale is zero or not finite,
+// or x is not.
 // Shapes: x [group], codes [group]. Exact: the scale and offset of MLX 0.32 on CPU, bit for bit;
 // codes differ from MLX's where rounding the scale moved the nearest code.
 // Source: mlx/backend/cpu/quantized.cpp.

@@ -78,15 +78,19 @@ struct Job {
   std::span<RowError> errors;
 };
 
-void measure(const Job& job, std::int64_t row, Worker& worker) {
+// Adds the errors of one group of the row to the sums; false at the first value that would decode to
+// no finite number.
+bool measure(const Job& job, std::int64_t row, std::size_t group, Worker& worker) {
   RowError& sums = job.errors[static_cast<std::size_t>(row)];
-  for (std::size_t col = 0; col < worker.values.size(); ++col) {
-    const GroupValues& group = worker.groups[col / static_cast<std::size_t>(job.width)];
+  const GroupValues values = worker.groups[group];
+  const auto begin = group * static_cast<std::size_t>(job.width);
+  const auto end = begin + static_cast<std::size_t>(job.width);
+  for (std::size_t col = begin; col < end; ++col) {
     const double value = worker.values[col];
-    const double decoded = decode_value<LinearScheme>(group, worker.codes[col]);
+    const double decoded = decode_value<LinearScheme>(values, worker.codes[col]);
     if (!std::isfinite(decoded)) {
       worker.fault = {row, static_cast<std::int64_t>(col), worker.values[col], true};
-      return;
+      return false;
     }
     const double error = decoded - value;
     sums.error += error * error;
@@ -96,6 +100,7 @@ void measure(const Job& job, std::int64_t row, Worker& worker) {
     worker.report.row = row;
     worker.report.col = static_cast<std::int64_t>(col);
   }
+  return true;
 }
 
 void quantize_row(const Job& job, std::int64_t row, Worker& worker) {
@@ -117,8 +122,8 @@ void quantize_row(const Job& job, std::int64_t row, Worker& worker) {
     if (worker.groups[group].scale == 0 &&
         std::ranges::any_of(values, [](float value) { return value != 0; }))
       ++worker.report.lost_groups;
+    if (!measure(job, row, group, worker)) return;
   }
-  measure(job, row, worker);
   pack_row(job.target.id, job.target.shape, job.target.params, job.planes.data(), row, worker.codes,
            worker.raw);
 }

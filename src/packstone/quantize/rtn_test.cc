@@ -181,7 +181,9 @@ TEST(Rtn, Sec20RefusesNonFiniteValuesAndScales) {
               std::string::npos);
 }
 
-TEST(Rtn, RefusesIllegalTargets) {
+// GRP-01, GRP-02: columns that the group does not divide, and groups of 0 or -1, are refused before
+// anything is quantized.
+TEST(Rtn, Grp01Grp02RefusesIllegalTargets) {
   ThreadPool pool(1);
   const std::vector<float> values(64);
   auto code = [&](FormatId id, Shape shape, FormatParams params) {
@@ -192,6 +194,12 @@ TEST(Rtn, RefusesIllegalTargets) {
   EXPECT_EQ(code(kFormatId<GgufQ4_0>, {1, 33}, {}), ErrorCode::kInvalidInput);
   EXPECT_EQ(code(kFormatId<MlxAffine<4>>, {1, 64}, {16, FloatType::kF16}),
             ErrorCode::kInvalidInput);
+  for (std::int64_t cols : {192, 4304, 100})
+    EXPECT_EQ(code(kFormatId<MlxAffine<4>>, {1, cols}, {128, FloatType::kF16}),
+              ErrorCode::kInvalidInput);
+  for (std::int32_t group : {0, -1, 64 * 3})
+    EXPECT_EQ(code(kFormatId<MlxAffine<4>>, {1, 192}, {group, FloatType::kF16}),
+              ErrorCode::kInvalidInput);
   EXPECT_FALSE(rtn_supports(kFormatId<GgufQ5_0>));
 }
 

@@ -35,6 +35,22 @@ std::string refuse_map(const FormatInfo& source, const FormatInfo& target) {
   return fmt::format("{} has no codes that {} could keep; use quantize", source.name, target.name);
 }
 
+std::string illegal(const FormatInfo& format, Shape shape, const FormatParams& params,
+                    const char* rule) {
+  return fmt::format("{} of [{}, {}], group {}: need {}", format.name, shape.rows, shape.cols,
+                     params.group_cols, rule);
+}
+
+// Bits that no place uses are not carried by codes and parameters.
+bool has_padding(FormatId id, Shape shape, const FormatParams& params) {
+  return visit(id, [&]<class F>() {
+    std::uint64_t bits = 0;
+    for (int plane = 0; plane < static_cast<int>(F::kPlanes.size()); ++plane)
+      bits += F::padding_bits(plane, shape, params);
+    return bits != 0;
+  });
+}
+
 void decide_linear(FormatId id, const FormatParams& params, FormatId target_id,
                    HeaderDecision& decision) {
   const FormatInfo& source = format_info(id);
@@ -91,14 +107,18 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
   HeaderDecision decision;
   const FormatInfo& from = format_info(id);
   const FormatInfo& to = format_info(target.id);
+  if (const char* rule = layout_rule(id, shape, params)) {
+    decision.refused = true;
+    decision.reason = illegal(from, shape, params, rule);
+    return decision;
+  }
   const std::int64_t source_group = group_cols(id, params);
   const std::int32_t group = choose_group(to, source_group, target.group_cols);
   for (FloatType type : choose_metadata(id, params, target.id, target.metadata))
     decision.candidates.push_back({group, type});
   if (const char* rule = layout_rule(target.id, shape, decision.candidates.front())) {
     decision.refused = true;
-    decision.reason = fmt::format("{} of [{}, {}], group {}: need {}", to.name, shape.rows,
-                                  shape.cols, group, rule);
+    decision.reason = illegal(to, shape, decision.candidates.front(), rule);
     return decision;
   }
   const bool same_group = group_cols(target.id, decision.candidates.front()) == source_group;
@@ -119,6 +139,7 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
   } else {
     decision.way_back_possible = from.scheme == SchemeKind::kFloat;
   }
+  if (has_padding(id, shape, params)) decision.way_back_possible = false;
   return decision;
 }
 

@@ -218,7 +218,14 @@ TEST(Transcode, HeaderVerdicts) {
   EXPECT_EQ(verdict(kFormatId<DenseBF16>, {}, {kFormatId<DenseF32>}),
             Verdict::kSameValuesMoreBytes);
   EXPECT_EQ(verdict(kFormatId<DenseF32>, {}, {kFormatId<GgufQ8_0>}), Verdict::kRefused);
-  EXPECT_EQ(verdict(kFormatId<GgufQ8_0>, {}, {kFormatId<MlxAffine<8>>, 48}), Verdict::kRefused);
+  for (std::int32_t group : {48, 16, 1, -1, std::numeric_limits<std::int32_t>::min()}) {
+    EXPECT_EQ(verdict(kFormatId<GgufQ8_0>, {}, {kFormatId<MlxAffine<8>>, group}),
+              Verdict::kRefused);
+    EXPECT_EQ(verdict(kFormatId<GgufQ8_0>, {}, {kFormatId<GgufQ4_0>, group}), Verdict::kRefused);
+    EXPECT_EQ(verdict(kMlx4, {group, FloatType::kF16}, {kFormatId<GgufQ4_1>}), Verdict::kRefused);
+  }
+  EXPECT_EQ(header_verdict(kMlx4, {1, 64}, {}, {kMlx4}).reason,
+            "mlx.affine.w4 of [1, 64], group 0: need a group of 32, 64 or 128 columns");
 }
 
 // One group of 32 columns, codes 0, 1, 2, ...
@@ -386,6 +393,25 @@ TEST(Transcode, RowOrderMovesRowsOnly) {
       permute_rows(source, {bad.data(), 2}, pool).error().message,
       "transcode.permute_rows: row order: got 2 entries or a row out of range, need 3 rows in "
       "[0, 3)");
+}
+
+// A weight with a zero dimension moves like any other.
+TEST(Transcode, EmptyWeights) {
+  ThreadPool pool(2);
+  for (Shape shape : {Shape{0, 256}, Shape{3, 0}, Shape{0, 0}})
+    for (const Layout& from : all_layouts()) {
+      OwnedWeight owned = *OwnedWeight::allocate(from.id, shape, from.params);
+      const PackedWeight source = *std::move(owned).release("empty");
+      for (FormatId to : {kFormatId<MlxAffine<4>>, kFormatId<GgufQ8_0>, kFormatId<DenseF16>}) {
+        const TranscodePlan plan = plan_transcode(source, {to}, pool);
+        if (plan.verdict == Verdict::kRefused) continue;
+        const auto made = transcode(source, plan, {to}, {}, pool);
+        ASSERT_TRUE(made.has_value()) << made.error().message;
+        EXPECT_EQ(made->shape(), shape);
+        EXPECT_TRUE(compare_values(source, {}, *made, {}, pool).same_values);
+      }
+      EXPECT_TRUE(permute_rows(source, {}, pool).has_value());
+    }
 }
 
 TEST(CompareValues, FindsTheLargestDifferenceFirstInRowOrder) {
