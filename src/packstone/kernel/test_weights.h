@@ -27,6 +27,7 @@ inline std::int64_t first_difference(const std::vector<float>& a, const std::vec
   return -1;
 }
 
+// Uniform in [-size, size).
 inline std::vector<float> random_floats(std::int64_t n, std::mt19937_64& random, float size = 1) {
   std::vector<float> values(static_cast<std::size_t>(n));
   std::uniform_real_distribution<float> distribution(-size, size);

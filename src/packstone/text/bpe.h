@@ -38,8 +38,8 @@ class BpeModel {
   // Errors: kCorruptData when the unknown token is not in the vocabulary.
   static Result<BpeModel> create(const BpeRules& rules, std::size_t size);
 
-  // Appends the ids of a word (valid UTF-8, not empty). `barred`, if given, marks ids that neither a
-  // lookup nor a merge may give. Cost: n log n in the word's length.
+  // Appends the ids of a word (valid UTF-8, not empty). `barred`, if given, marks ids that neither
+  // a lookup nor a merge may give. Cost: n log n in the word's length.
   void encode(std::string_view word, const std::vector<bool>* barred,
               std::vector<std::int32_t>& ids) const;
   const TokenTable& table() const { return table_; }

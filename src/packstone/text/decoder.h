@@ -19,8 +19,8 @@ struct DecodeCursor {
   std::int32_t to_strip = -1;  // leading characters that may still be dropped; -1 before the start
 };
 
-// Immutable; safe to share between threads. Source of the rules: decoders/ of `tokenizers` 0.23, but
-// byte tokens give their bytes even where these are not UTF-8.
+// Immutable; safe to share between threads. Source of the rules: decoders/ of `tokenizers` 0.23,
+// but byte tokens give their bytes even where these are not UTF-8.
 class Decoder {
  public:
   // Errors: kUnsupported by the rule's name, also for a rule that would need tokens to come;

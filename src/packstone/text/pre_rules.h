@@ -19,6 +19,7 @@ struct PreRules {
   Json (*pre_tokenizer)();
 };
 
+// Every rule set that this build knows.
 std::span<const PreRules> pre_rules();
 // By name or alias; none when unknown.
 const PreRules* find_pre_rules(std::string_view name);

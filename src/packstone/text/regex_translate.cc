@@ -1,5 +1,5 @@
-// From Oniguruma's Ruby syntax to PCRE2's. Constructs whose meaning differs are rewritten; those that
-// are not known here are refused, so that no pattern ever changes its meaning silently.
+// From Oniguruma's Ruby syntax to PCRE2's. Constructs whose meaning differs are rewritten; those
+// that are not known here are refused, so that no pattern ever changes its meaning silently.
 #include <algorithm>
 #include <array>
 #include <optional>

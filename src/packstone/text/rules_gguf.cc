@@ -1,5 +1,5 @@
-// The rules that a GGUF vocabulary implies: the pipeline behind its `pre` name, added tokens from the
-// token types, and for SentencePiece vocabularies the merges that its scores stand for.
+// The rules that a GGUF vocabulary implies: the pipeline behind its `pre` name, added tokens from
+// the token types, and for SentencePiece vocabularies the merges that its scores stand for.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

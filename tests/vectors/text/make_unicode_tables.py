@@ -1,8 +1,11 @@
-"""Writes src/packstone/text/unicode_tables.h: the character sets that the `tokenizers` package uses,
-found by asking it about every code point, and how they differ from the Unicode 14 data of PCRE2 10.42.
+"""Writes src/packstone/text/unicode_tables.h: the character sets of the `tokenizers` package.
+
+Found by asking it about every code point; also how they differ from the Unicode 14 data of PCRE2
+10.42.
 
 Usage: python make_unicode_tables.py OUTPUT   (needs `tokenizers` 0.23 and Python 3.11: Unicode 14)
 """
+
 import sys
 import unicodedata
 
@@ -10,13 +13,15 @@ from tokenizers import Regex, pre_tokenizers
 
 assert unicodedata.unidata_version == "14.0.0", "run with Python 3.11"
 POINTS = [c for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
-CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co").split()
+CATEGORIES = (
+    "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co"
+).split()
 
 
 def removed_by(rule):
     found = set()
     for i in range(0, len(POINTS), 4000):
-        chunk = POINTS[i:i + 4000]
+        chunk = POINTS[i : i + 4000]
         rest = set("".join(p for p, _ in rule.pre_tokenize_str("".join(map(chr, chunk)))))
         found.update(c for c in chunk if chr(c) not in rest)
     return found
@@ -25,7 +30,7 @@ def removed_by(rule):
 def isolated_by(rule, glue):
     found = set()
     for i in range(0, len(POINTS), 4000):
-        for piece, _ in rule.pre_tokenize_str(glue.join(map(chr, POINTS[i:i + 4000]))):
+        for piece, _ in rule.pre_tokenize_str(glue.join(map(chr, POINTS[i : i + 4000]))):
             if len(piece) == 1 and piece != glue:
                 found.add(ord(piece))
     return found
@@ -67,20 +72,43 @@ def main():
     base = set().union(*[sets[k] for k in CATEGORIES if k[0] in "LM" or k in ("Nd", "Nl", "Pc")])
     assert not base - word
     with open(sys.argv[1], "w", encoding="ascii") as f:
-        f.write("// Character sets of the `tokenizers` package (0.23). Made by\n"
-                "// tests/vectors/text/make_unicode_tables.py; do not edit.\n#pragma once\n\n"
-                '#include "packstone/text/unicode.h"\n\nnamespace packstone::text {\n\n'
-                "// A range of one general category that Unicode 14 leaves unassigned.\n"
-                "struct AddedRange {\n  const char* category;\n  CodeRange range;\n};\n\n"
-                "// What its regex engine (Unicode 16) knows beyond Unicode 14.\n"
-                "inline constexpr AddedRange kAddedSince14[] = {%s};\n\n" % ", ".join(added))
-        f.write(table("kRegexWordExtra", "\\w of its regex engine beyond L, M, Nd, Nl and Pc.", word - base))
-        f.write(table("kNumeric", "What its Digits rule takes for a digit.",
-                      isolated_by(pre_tokenizers.Digits(True), "a")))
-        f.write(table("kPunctuation", "What its Punctuation rule takes for punctuation.",
-                      removed_by(pre_tokenizers.Punctuation("removed"))))
-        f.write(table("kWord", "\\w of its Whitespace rule and of single-word added tokens.",
-                      joined_by_whitespace_rule()))
+        f.write(
+            "// Character sets of the `tokenizers` package (0.23). Made by\n"
+            "// tests/vectors/text/make_unicode_tables.py; do not edit.\n#pragma once\n\n"
+            '#include "packstone/text/unicode.h"\n\nnamespace packstone::text {\n\n'
+            "// A range of one general category that Unicode 14 leaves unassigned.\n"
+            "struct AddedRange {\n  const char* category;\n  CodeRange range;\n};\n\n"
+            "// What its regex engine (Unicode 16) knows beyond Unicode 14.\n"
+            "inline constexpr AddedRange kAddedSince14[] = {%s};\n\n" % ", ".join(added)
+        )
+        f.write(
+            table(
+                "kRegexWordExtra",
+                "\\w of its regex engine beyond L, M, Nd, Nl and Pc.",
+                word - base,
+            )
+        )
+        f.write(
+            table(
+                "kNumeric",
+                "What its Digits rule takes for a digit.",
+                isolated_by(pre_tokenizers.Digits(True), "a"),
+            )
+        )
+        f.write(
+            table(
+                "kPunctuation",
+                "What its Punctuation rule takes for punctuation.",
+                removed_by(pre_tokenizers.Punctuation("removed")),
+            )
+        )
+        f.write(
+            table(
+                "kWord",
+                "\\w of its Whitespace rule and of single-word added tokens.",
+                joined_by_whitespace_rule(),
+            )
+        )
         f.write("}  // namespace packstone::text\n")
 
 
