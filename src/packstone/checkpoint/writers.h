@@ -31,8 +31,8 @@ Status check_planes(const PlannedTensor& tensor, const std::vector<ByteSpan>& pl
 std::string name_list(const std::vector<std::string>& names);
 
 // create_folder_writer(...): safetensors shards under Hugging Face or MLX names, config and
-// tokenizer files beside them. Errors: kUnsupported for formats without a safetensors form, all named; those
-// of folder_config and of the containers.
+// tokenizer files beside them. Errors: kUnsupported for formats without a safetensors form, all
+// named; those of folder_config and of the containers.
 Result<std::unique_ptr<CheckpointWriter>> create_folder_writer(const std::filesystem::path& target,
                                                                const Checkpoint& source,
                                                                std::vector<PlannedTensor> tensors,
