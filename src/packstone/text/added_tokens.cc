@@ -42,9 +42,9 @@ void cut_piece(const TokenTrie& trie, const std::vector<AddedToken>& tokens,
                const std::vector<bool>* barred, const Piece& piece, std::string_view text,
                std::vector<Piece>& list) {
   std::size_t covered = 0;
-  const auto add = [&](std::size_t begin, std::size_t end, std::int32_t token) {
-    if (begin == end && token < 0) return;
-    list.push_back({piece.begin + begin, piece.begin + end, token, piece.at_start && begin == 0});
+  const auto add_text = [&](std::size_t begin, std::size_t end) {
+    if (begin >= end) return;
+    list.push_back({piece.begin + begin, piece.begin + end, -1, piece.at_start && begin == 0});
   };
   for (std::size_t at = 0; at < text.size();) {
     const TokenTrie::Hit hit = trie.longest(text, at);
@@ -60,11 +60,11 @@ void cut_piece(const TokenTrie& trie, const std::vector<AddedToken>& tokens,
     if (token.single_word && !stands_alone(text, begin, end)) continue;
     if (token.lstrip) begin = std::max(spaces_before(text, begin), covered);
     if (token.rstrip) end = spaces_after(text, end);
-    if (covered < begin) add(covered, begin, -1);
-    add(begin, end, token.id);
+    add_text(covered, begin);
+    list.push_back({0, 0, token.id, false});
     covered = end;
   }
-  add(covered, text.size(), -1);
+  add_text(covered, text.size());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace packstone::text {
 
-// A word: a byte range of the buffer, or a token found already (then without text).
+// A word: a byte range of the buffer, or a token found already (then of the empty range).
 struct Piece {
   std::size_t begin = 0;
   std::size_t end = 0;

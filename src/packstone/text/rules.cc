@@ -368,11 +368,70 @@ void read_config(const Json& config, TokenizerRules& rules) {
   }
 }
 
+Status copy_vocabulary(const Json& vocabulary, TokenizerFile& file) {
+  if (!vocabulary.is_object()) return corrupt("vocab", "another kind", "an object");
+  for (const auto& [token, id] : vocabulary.items()) {
+    if (!id.is_number_integer()) return corrupt(token, "no id", "a whole number");
+    const bool large = id.is_number_unsigned() && id.get<std::uint64_t>() > INT64_MAX;
+    file.vocabulary.emplace_back(token, large ? INT64_MAX : id.get<std::int64_t>());
+  }
+  return {};
+}
+
+bool split_merge(std::string_view text, TokenizerFile& file) {
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+    return false;
+  }
+  file.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+  return true;
+}
+
+Status copy_merges(const Json& merges, TokenizerFile& file) {
+  if (!merges.is_array()) return corrupt("merges", "another kind", "a list");
+  for (const Json& merge : merges) {
+    if (merge.is_string()) {
+      const auto& text = merge.get_ref<const std::string&>();
+      if (!text.starts_with("#version") && !split_merge(text, file)) {
+        return corrupt("merges", fmt::format("'{}'", text), "two parts");
+      }
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      file.merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+    } else {
+      return corrupt("merges", "an entry of another kind", "pairs");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<TokenizerFile> read_tokenizer_file(std::string_view text) {
   TokenizerFile file;
   PACKSTONE_TRY(file.rules, read_document(text, "tokenizer.json", &file));
+  return file;
+}
+
+Result<TokenizerFile> read_tokenizer_file(const Json& document) {
+  TokenizerFile file;
+  if (!document.is_object()) return corrupt("document", "no object", "an object");
+  for (const auto& [key, value] : document.items()) {
+    if (key != "model" || !value.is_object()) {
+      file.rules[key] = value;
+      continue;
+    }
+    Json model = Json::object();
+    for (const auto& [name, part] : value.items()) {
+      if (name != "vocab" && name != "merges") model[name] = part;
+    }
+    file.rules["model"] = std::move(model);
+    if (const Json* vocabulary = member(value, "vocab")) {
+      PACKSTONE_CHECK_OK(copy_vocabulary(*vocabulary, file));
+    }
+    if (const Json* merges = member(value, "merges"))
+      PACKSTONE_CHECK_OK(copy_merges(*merges, file));
+  }
   return file;
 }
 

@@ -7,18 +7,20 @@ namespace packstone::text {
 void TokenTable::reserve(std::size_t size, std::size_t count, std::size_t bytes) {
   spans_.resize(size);
   arena_.reserve(bytes);
-  slots_.assign(std::bit_ceil(count * 2 + 2), -1);
+  slots_.assign(std::bit_ceil(count * 2 + 2), Slot{});
 }
 
 bool TokenTable::add(std::string_view text, std::int32_t id) {
   if (spans_[id].used) return false;
+  const std::uint64_t hash = hash_bytes(text);
+  const auto tag = static_cast<std::uint32_t>(hash >> 32);
   const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = hash_bytes(text) & mask;
-  while (slots_[slot] >= 0) {
-    if (this->text(slots_[slot]) == text) return false;
+  std::size_t slot = hash & mask;
+  while (slots_[slot].id >= 0) {
+    if (slots_[slot].tag == tag && this->text(slots_[slot].id) == text) return false;
     slot = (slot + 1) & mask;
   }
-  slots_[slot] = id;
+  slots_[slot] = {tag, id};
   spans_[id] = {static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(text.size()),
                 true};
   arena_ += text;
@@ -27,10 +29,12 @@ bool TokenTable::add(std::string_view text, std::int32_t id) {
 
 std::int32_t TokenTable::find(std::string_view text) const {
   if (slots_.empty()) return -1;
+  const std::uint64_t hash = hash_bytes(text);
+  const auto tag = static_cast<std::uint32_t>(hash >> 32);
   const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = hash_bytes(text) & mask;
-  while (slots_[slot] >= 0) {
-    if (this->text(slots_[slot]) == text) return slots_[slot];
+  std::size_t slot = hash & mask;
+  while (slots_[slot].id >= 0) {
+    if (slots_[slot].tag == tag && this->text(slots_[slot].id) == text) return slots_[slot].id;
     slot = (slot + 1) & mask;
   }
   return -1;

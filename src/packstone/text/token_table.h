@@ -49,7 +49,12 @@ class TokenTable {
   };
   std::string arena_;
   std::vector<Span> spans_;
-  std::vector<std::int32_t> slots_;  // -1 or an id; open addressing, linear probing
+  // Open addressing, linear probing. The tag spares most looks at texts that differ.
+  struct Slot {
+    std::uint32_t tag = 0;
+    std::int32_t id = -1;
+  };
+  std::vector<Slot> slots_;
 };
 
 }  // namespace packstone::text

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "packstone/base/result.h"
@@ -38,6 +39,11 @@ struct Vocabulary {
 // tokenizer_json(vocabulary) is a tokenizer.json that the `tokenizers` library reads and that gives
 // the same ids. Errors: kUnsupported for a model or pre-tokenizer without a known rule set.
 Result<nlohmann::ordered_json> tokenizer_json(const Vocabulary& vocabulary);
+
+// parse_tokenizer_document(text) parses a tokenizer.json (or tokenizer_config.json) in linear time:
+// ordered_json::parse itself looks every new key up among all earlier ones, which takes minutes for
+// a large vocabulary. Errors: kCorruptData for broken JSON or nesting too deep, kExhausted for size.
+Result<nlohmann::ordered_json> parse_tokenizer_document(std::string_view text);
 
 // tokenizer_config_json(vocabulary): tokenizer_config.json with special tokens and chat template.
 nlohmann::ordered_json tokenizer_config_json(const Vocabulary& vocabulary);
