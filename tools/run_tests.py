@@ -25,6 +25,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 BUILD = os.path.join(ROOT, "build", "dev")
 CACHE = os.path.join(ROOT, ".cache")
+MODELS = os.path.join(CACHE, "models")
 RESULTS = os.path.join(BUILD, "results")
 JOBS = len(os.sched_getaffinity(0))
 MESSAGE_LINES_MAX = 60
@@ -63,11 +64,12 @@ def result_path(name):
     return path
 
 
-def gtest_cases(binary, command=None):
+def gtest_cases(binary):
     """The cases of one GoogleTest program, by its own JSON report."""
     name = os.path.basename(binary)
     path = result_path(name)
-    code, output = run((command or []) + [binary, f"--gtest_output=json:{path}"])
+    env = {"PACKSTONE_MODELS": MODELS}
+    code, output = run([binary, f"--gtest_output=json:{path}"], env=env)
     if not os.path.exists(path):
         return [Case(name, "failed", f"exit code {code}, no report\n{output}")]
     with open(path, encoding="utf-8") as f:
@@ -150,12 +152,8 @@ def interop_jobs():
     python, error = virtual_environment()
     if python is None:
         return [lambda: [Case("virtual environment", "failed", error)]]
-    models = os.path.join(CACHE, "models")
-    code, output = run([os.path.join(ROOT, "tools", "get_models.sh"), models])
-    if code:
-        return [lambda: [Case("models", "failed", output)]]
     env = {
-        "PACKSTONE": os.path.join(BUILD, "packstone"), "PACKSTONE_MODELS": models,
+        "PACKSTONE": os.path.join(BUILD, "packstone"), "PACKSTONE_MODELS": MODELS,
         "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error",
     }  # fmt: skip
     return [lambda f=f: unittest_cases(f, python, env) for f in files]
@@ -199,6 +197,8 @@ def suites(options):
     tool = os.path.join(ROOT, "tools")
     yield "tidy", lambda: [
         tidy_cases, lambda: unittest_cases(os.path.join(tool, "tidy", "tidy_test.py"))]  # fmt: skip
+    models = [os.path.join(tool, "get_models.sh"), MODELS]
+    yield "models", lambda: [lambda: one_case("fetched and checked", models)]
     for binary in sorted(glob.glob(os.path.join(BUILD, "*_test"))):
         name = os.path.basename(binary).removesuffix("_test")
         yield name, lambda b=binary: [lambda: gtest_cases(b)]
