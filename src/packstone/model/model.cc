@@ -77,8 +77,7 @@ Result<Model> Model::load(Checkpoint checkpoint, ThreadPool& pool, const LoadOpt
   PACKSTONE_TRY(DecoderWeights weights, bind_weights(checkpoint, recipe));
   PACKSTONE_TRY(Decoder decoder,
                 Decoder::make(std::move(weights), checkpoint.config, recipe, pool, options));
-  return Model(
-      std::unique_ptr<State>(new State{std::move(checkpoint), options, &pool, std::move(decoder)}));
+  return Model(std::make_unique<State>(std::move(checkpoint), options, &pool, std::move(decoder)));
 }
 
 const ModelConfig& Model::config() const {
