@@ -10,6 +10,9 @@
 namespace packstone {
 namespace {
 
+// Matrices that share one input: q, k and v.
+constexpr std::size_t kGroupMax = 3;
+
 std::int64_t widest(const DecoderWeights& weights) {
   std::int64_t cols = 1;
   weights.each_linear([&](const Linear& linear) { cols = std::max(cols, linear.shape().cols); });
@@ -125,10 +128,19 @@ void Decoder::each_row(std::int64_t rows, Function function) {
 
 void Decoder::run_group(const float* x, std::int64_t cols, std::int64_t rows,
                         std::initializer_list<LinearRun> group) {
+  const Linear* layers[kGroupMax];
+  float* y[kGroupMax];
+  std::int64_t y_stride[kGroupMax];
+  std::size_t count = 0;
+  PACKSTONE_ASSERT(group.size() <= kGroupMax);
   for (const LinearRun& member : group) {
-    const Linear& linear = **member.linear;
-    linear.run(x, rows, cols, member.y, linear.shape().rows, *pool_, workspace_);
+    layers[count] = &**member.linear;
+    y[count] = member.y;
+    y_stride[count] = layers[count]->shape().rows;
+    ++count;
   }
+  Linear::run_many({layers, count}, x, rows, cols, {y, count}, {y_stride, count}, *pool_,
+                   workspace_);
 }
 
 bool Decoder::slides(std::int64_t layer) const {

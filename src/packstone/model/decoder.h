@@ -41,7 +41,7 @@ class Decoder {
     const BoundLinear* linear;
     float* y;
   };
-  // y = W x for a group of matrices that share their input [rows, cols].
+  // y = W x for a group of matrices that share their input [rows, cols], in one dispatch.
   void run_group(const float* x, std::int64_t cols, std::int64_t rows,
                  std::initializer_list<LinearRun> group);
   template <class Function>
