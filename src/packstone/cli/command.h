@@ -1,0 +1,69 @@
+// What every command of the program is given and gives back.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "packstone/base/result.h"
+#include "packstone/base/thread_pool.h"
+
+namespace packstone::cli {
+
+// The world outside of a command, and the options that all commands share.
+struct Context {
+  Context(std::ostream& out_stream, std::ostream& err_stream, bool err_is_terminal,
+          const std::atomic<bool>& cancel_flag)
+      : out(out_stream), err(err_stream), terminal(err_is_terminal), cancel(cancel_flag) {}
+
+  std::ostream& out;                // results only
+  std::ostream& err;                // messages and progress
+  bool terminal;                    // err is a terminal: progress is a bar
+  const std::atomic<bool>& cancel;  // set by the first interrupt
+
+  bool json = false;
+  int threads = 0;  // 0: default_thread_count()
+
+  // The program's pool, made at the first call.
+  ThreadPool& pool();
+  // The error of an interrupt, if there was one.
+  Status check_cancel(std::string_view command) const;
+
+ private:
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+using Arguments = std::span<const std::string>;
+
+// A command returns its exit code, or an error that run_cli prints and maps to one.
+using CommandFunction = Result<int> (*)(Arguments arguments, Context& context);
+
+// One line of the table of commands. `name` is one word, or two ("eval ppl").
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  CommandFunction run;
+};
+
+// The table of commands, in the order of --help.
+std::span<const Command> commands();
+
+Result<int> run_inspect(Arguments arguments, Context& context);
+Result<int> run_plan(Arguments arguments, Context& context);
+Result<int> run_convert(Arguments arguments, Context& context);
+Result<int> run_quantize(Arguments arguments, Context& context);
+Result<int> run_diff(Arguments arguments, Context& context);
+Result<int> run_generate(Arguments arguments, Context& context);
+Result<int> run_tokenize(Arguments arguments, Context& context);
+Result<int> run_detokenize(Arguments arguments, Context& context);
+Result<int> run_eval_ppl(Arguments arguments, Context& context);
+Result<int> run_eval_kld(Arguments arguments, Context& context);
+Result<int> run_eval_logits(Arguments arguments, Context& context);
+Result<int> run_bench_model(Arguments arguments, Context& context);
+Result<int> run_bench_kernel(Arguments arguments, Context& context);
+Result<int> run_formats(Arguments arguments, Context& context);
+
+}  // namespace packstone::cli

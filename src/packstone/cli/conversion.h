@@ -1,0 +1,94 @@
+// The plan of a convert or quantize: for every tensor what it becomes and why. Shared by the
+// commands plan, convert and quantize.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "packstone/checkpoint/writer.h"
+#include "packstone/cli/command.h"
+#include "packstone/cli/layouts.h"
+#include "packstone/cli/output.h"
+#include "packstone/quantize/quantizer.h"
+#include "packstone/transcode/transcode.h"
+
+namespace packstone::cli {
+
+enum class Action {
+  kCopy,       // the same format and bits; rows in the target's order
+  kTranscode,  // another format, the same values
+  kQuantize,   // other values
+  kVector,     // a float tensor whose container demands float32, or Gemma's stored 1 + w
+  kNone,       // refused
+};
+
+struct TensorPlan {
+  const CheckpointTensor* source = nullptr;
+  Action action = Action::kCopy;
+  TranscodeTarget target;
+  TranscodePlan plan;  // verdict, parameters of the target, conditions, reason
+  std::uint64_t bytes = 0;
+  std::optional<QuantizeReport> report;  // after quantizing
+};
+
+// How far a plan looks: at headers only, or at every parameter and code.
+enum class Proof { kHeaders, kFull };
+
+struct ConversionPlan {
+  LayoutTarget layout;
+  ContainerKind container{};
+  std::vector<TensorPlan> tensors;  // order of the source
+  std::vector<std::string> not_carried;
+  std::uint64_t bytes = 0;  // of all target tensors
+  std::uint64_t peak_memory_predicted = 0;
+  bool refused() const;
+  Verdict worst() const;
+};
+
+// What quantize is asked for; of one method, rtn.
+struct QuantizeRequest {
+  FormatId format{};
+  FormatParams params;
+};
+
+// plan_conversion(source, layout, container, quantize, proof, context, command): with `quantize`,
+// 2-D weights whose columns divide by the group change values; all other tensors, and all without
+// it, move exactly or are refused.
+// Errors: kCancelled.
+Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTarget& layout,
+                                       ContainerKind container, const std::optional<QuantizeRequest>& quantize,
+                                       Proof proof, Context& context, std::string_view command);
+
+// write_conversion(source, plan, destination, force, context, command) streams the tensors one by
+// one; on any failure nothing is left at destination.
+// Errors: of the writer, of rtn; kCancelled. Cost: one tensor in memory.
+Status write_conversion(const Checkpoint& source, ConversionPlan& plan, const std::string& destination, bool force,
+                        Context& context, std::string_view command);
+
+// finish_conversion(...) writes the plan and prints the report, or prints the refusal; returns the
+// exit code. `start` is when the command began.
+// Errors: those of write_conversion.
+Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan, const std::string& destination,
+                              bool force, std::chrono::steady_clock::time_point start, Context& context,
+                              std::string_view command);
+
+// The JSON keys of plan, convert and quantize, memory and time aside.
+Json conversion_json(const ConversionPlan& plan);
+
+// Lines for people: one a tensor with `all`, else one for each kind of move; refusals always one by
+// one.
+void print_conversion(std::ostream& out, const ConversionPlan& plan, bool all);
+
+// The error that ends a refused convert: all refused tensors by name.
+Error refusal(std::string_view command, const ConversionPlan& plan);
+
+// check_destination(command, source, destination, container, force): SRC and DST must differ, and
+// what stands at DST may be replaced only with --force and only by its like.
+// Errors: kInvalidInput.
+Status check_destination(std::string_view command, const Checkpoint& source, const std::string& destination,
+                         ContainerKind container, bool force);
+
+}  // namespace packstone::cli

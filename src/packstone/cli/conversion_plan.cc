@@ -1,0 +1,170 @@
+#include <algorithm>
+
+#include "packstone/cli/conversion.h"
+#include "packstone/cli/process.h"
+#include "packstone/cli/progress.h"
+#include "packstone/cli/vectors.h"
+
+namespace packstone::cli {
+namespace {
+
+// What a run needs beside the weights: the maps of headers and tokenizer while the target's
+// metadata is made, and the stack and buffers of the threads.
+constexpr std::uint64_t kFixedMemory = 32ull << 20;
+
+int badness(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSameBytes: return 0;
+    case Verdict::kSameValues: return 1;
+    case Verdict::kSameValuesMoreBytes: return 2;
+    case Verdict::kChanged: return 3;
+    case Verdict::kRefused: return 4;
+  }
+  return 4;
+}
+
+std::string_view metadata_name(FloatType type) {
+  return type == FloatType::kF32 ? "float32" : type == FloatType::kF16 ? "float16" : "bfloat16";
+}
+
+TensorPlan copy_plan(const CheckpointTensor& tensor) {
+  TensorPlan plan;
+  plan.source = &tensor;
+  plan.target.id = tensor.weight.id();
+  plan.plan.verdict = Verdict::kSameBytes;
+  plan.plan.params = tensor.weight.params();
+  plan.bytes = tensor.weight.bytes();
+  return plan;
+}
+
+TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& request) {
+  TensorPlan plan;
+  plan.source = &tensor;
+  plan.action = Action::kQuantize;
+  plan.target = {request.format, request.params.group_cols, request.params.metadata};
+  plan.plan.verdict = Verdict::kChanged;
+  plan.plan.params = request.params;
+  if (is_mlx_format(request.format))
+    plan.plan.conditions.push_back(fmt::format("scales and biases are {}", metadata_name(request.params.metadata)));
+  plan.bytes = weight_bytes(request.format, tensor.weight.shape(), request.params);
+  return plan;
+}
+
+// Float tensors stay as they are, except vectors that the container keeps in another way.
+TensorPlan float_plan(const CheckpointTensor& tensor, ContainerKind container, Proof proof) {
+  TensorPlan plan = copy_plan(tensor);
+  const bool vector = tensor.shape.size() == 1;
+  const bool widen = vector && container == ContainerKind::kGguf && tensor.weight.id() != kFormatId<DenseF32>;
+  const bool plus_one = tensor.value_rule == ValueRule::kPlusOne && container == ContainerKind::kFolder;
+  if (!widen && !plus_one) return plan;
+  plan.action = Action::kVector;
+  plan.target.id = kFormatId<DenseF32>;
+  plan.plan.params = {};
+  plan.bytes = weight_bytes(plan.target.id, tensor.weight.shape(), {});
+  if (plan.bytes > tensor.weight.bytes()) {
+    plan.plan.verdict = Verdict::kSameValuesMoreBytes;
+    plan.plan.conditions.push_back("widened to float32, exactly");
+  }
+  if (!plus_one) return plan;
+  plan.plan.conditions.push_back("stored as 1 + w in GGUF, as w here; float32 1 + w is the same");
+  if (proof == Proof::kHeaders) return plan;
+  std::vector<float> values = decode_all(tensor.weight);
+  const std::int64_t bad = apply_rule(values, {ValueRule::kPlusOne, ValueRule::kSame});
+  if (bad < 0) return plan;
+  plan.action = Action::kNone;
+  plan.plan.verdict = Verdict::kRefused;
+  plan.plan.reason = fmt::format("value {} is no float32 1 + w", bad);
+  return plan;
+}
+
+// The first candidate that is exact; of a refusal, the first candidate's reason.
+TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout, Proof proof, Context& context) {
+  const PackedWeight& weight = tensor.weight;
+  std::optional<TensorPlan> refused;
+  for (FormatId id : candidate_formats(layout, weight)) {
+    if (id == weight.id()) {
+      TensorPlan plan = copy_plan(tensor);
+      if (refused) plan.plan.reason = fmt::format("not exact in {}: {}", layout.name, refused->plan.reason);
+      return plan;
+    }
+    TensorPlan plan;
+    plan.source = &tensor;
+    plan.action = Action::kTranscode;
+    plan.target = TranscodeTarget{id, 0, std::nullopt};
+    plan.plan = proof == Proof::kFull ? plan_transcode(weight, plan.target, context.pool())
+                                      : header_verdict(weight.id(), weight.shape(), weight.params(), plan.target);
+    if (plan.plan.verdict != Verdict::kRefused) {
+      plan.bytes = weight_bytes(id, weight.shape(), plan.plan.params);
+      if (refused && layout.format)
+        plan.plan.reason = fmt::format("not exact in {}: {}", layout.name, refused->plan.reason);
+      return plan;
+    }
+    plan.action = Action::kNone;
+    if (!refused) refused = std::move(plan);
+  }
+  if (refused) return *std::move(refused);
+  TensorPlan plan;
+  plan.source = &tensor;
+  plan.action = Action::kNone;
+  plan.plan.reason = fmt::format("codes of {} bits do not fit in {}", weight.format().code_bits, layout.name);
+  return plan;
+}
+
+// Why quantize keeps a tensor, or nothing when it takes it.
+std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const QuantizeRequest& request) {
+  if (tensor.shape.size() < 2) return "kept: a vector, not a matrix";
+  if (tensor.shape.size() > 2) return fmt::format("kept: {} axes, not 2", tensor.shape.size());
+  if (const char* rule = layout_rule(request.format, tensor.weight.shape(), request.params))
+    return fmt::format("kept: {} columns, the layout needs {}", tensor.weight.shape().cols, rule);
+  return std::nullopt;
+}
+
+TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& whole,
+                       const std::optional<QuantizeRequest>& quantize, Proof proof, Context& context) {
+  std::optional<std::string> kept;
+  if (quantize) {
+    kept = kept_reason(tensor, *quantize);
+    if (!kept) return quantize_plan(tensor, *quantize);
+  }
+  TensorPlan plan = is_float_format(tensor.weight.id()) ? float_plan(tensor, whole.container, proof)
+                                                        : exact_plan(tensor, whole.layout, proof, context);
+  if (kept) plan.plan.reason = plan.plan.reason.empty() ? *kept : *kept + "; " + plan.plan.reason;
+  return plan;
+}
+
+}  // namespace
+
+bool ConversionPlan::refused() const { return worst() == Verdict::kRefused; }
+
+Verdict ConversionPlan::worst() const {
+  Verdict worst = Verdict::kSameBytes;
+  for (const TensorPlan& tensor : tensors)
+    if (badness(tensor.plan.verdict) > badness(worst)) worst = tensor.plan.verdict;
+  return worst;
+}
+
+Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTarget& layout,
+                                       ContainerKind container, const std::optional<QuantizeRequest>& quantize,
+                                       Proof proof, Context& context, std::string_view command) {
+  ConversionPlan whole;
+  whole.layout = layout;
+  whole.container = container;
+  const std::uint64_t rss = rss_bytes();
+  std::uint64_t largest = 0;
+  std::optional<Progress> progress;
+  if (proof == Proof::kFull) progress.emplace(context, "proving", source.bytes());
+  for (const CheckpointTensor& tensor : source.tensors) {
+    PACKSTONE_CHECK_OK(context.check_cancel(command));
+    whole.tensors.push_back(plan_tensor(tensor, whole, quantize, proof, context));
+    const TensorPlan& plan = whole.tensors.back();
+    whole.bytes += plan.bytes;
+    largest = std::max(largest, plan.bytes);
+    if (progress) progress->add(tensor.weight.bytes());
+  }
+  if (progress) progress->finish();
+  whole.not_carried = source.unbound;
+  whole.peak_memory_predicted = rss + source.bytes() + largest + kFixedMemory;
+  return whole;
+}
+
+}  // namespace packstone::cli

@@ -1,0 +1,170 @@
+// packstone diff: two models, tensor by tensor, by their Hugging Face names, rows and values.
+#include "packstone/cli/arguments.h"
+#include "packstone/cli/layouts.h"
+#include "packstone/cli/output.h"
+#include "packstone/cli/progress.h"
+#include "packstone/cli/vectors.h"
+#include "packstone/transcode/transcode.h"
+
+namespace packstone::cli {
+namespace {
+
+struct Difference {
+  std::string name;
+  double max_abs = 0;
+  std::vector<std::int64_t> at;  // row and column; empty when the shapes differ
+  std::string note;
+};
+
+struct DiffReport {
+  std::vector<std::string> same_bytes, same_values;  // by name; the second without the first
+  std::vector<Difference> different;
+  std::vector<std::string> only_in_a, only_in_b;
+};
+
+bool equal_planes(const PackedWeight& a, const PackedWeight& b) {
+  if (a.id() != b.id() || a.shape() != b.shape() || !(a.params() == b.params())) return false;
+  for (int i = 0; i < a.plane_count(); ++i)
+    if (!std::ranges::equal(a.plane(i), b.plane(i))) return false;
+  return true;
+}
+
+// Storage is equal: the same planes, read by the same rules.
+bool equal_storage(const CheckpointTensor& a, const CheckpointTensor& b) {
+  return a.row_order == b.row_order && a.order_head_dim == b.order_head_dim && a.value_rule == b.value_rule &&
+         equal_planes(a.weight, b.weight);
+}
+
+// Values in Hugging Face order; a vector's order is over its values. With `multiplier`, what a
+// Gemma norm multiplies by.
+std::vector<float> vector_values(const CheckpointTensor& tensor, bool multiplier) {
+  std::vector<float> values = decode_all(tensor.weight);
+  const std::vector<std::int32_t> rows = tensor.stored_rows();
+  if (rows.size() == values.size() && tensor.weight.shape().rows == 1) {
+    std::vector<float> ordered(values.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) ordered[i] = values[static_cast<std::size_t>(rows[i])];
+    values = std::move(ordered);
+  }
+  if (multiplier) apply_rule(values, {tensor.value_rule, ValueRule::kPlusOne});
+  return values;
+}
+
+ValueComparison compare_vectors(const CheckpointTensor& a, const CheckpointTensor& b) {
+  const bool multiplier = a.value_rule != b.value_rule;
+  const std::vector<float> x = vector_values(a, multiplier), y = vector_values(b, multiplier);
+  ValueComparison result;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    const double difference = std::isfinite(x[i]) && std::isfinite(y[i])
+                                  ? std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i]))
+                                  : std::numeric_limits<double>::infinity();
+    if (result.same_values || difference > result.max_abs) {
+      result.max_abs = difference;
+      result.row = 0;
+      result.col = static_cast<std::int64_t>(i);
+    }
+    result.same_values = false;
+  }
+  return result;
+}
+
+void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& context, DiffReport& report) {
+  if (a.shape != b.shape) {
+    report.different.push_back({a.name, std::numeric_limits<double>::infinity(), {},
+                                fmt::format("shapes {} and {}", json_line(a.shape), json_line(b.shape))});
+    return;
+  }
+  if (equal_storage(a, b)) {
+    report.same_bytes.push_back(a.name);
+    return;
+  }
+  const ValueComparison comparison =
+      a.weight.shape().rows == 1
+          ? compare_vectors(a, b)
+          : compare_values(a.weight, a.stored_rows(), b.weight, b.stored_rows(), context.pool());
+  if (comparison.same_values)
+    report.same_values.push_back(a.name);
+  else
+    report.different.push_back({a.name, comparison.max_abs, {comparison.row, comparison.col}, {}});
+}
+
+Json diff_json(const DiffReport& report) {
+  Json json;
+  json["same_bytes"] = report.same_bytes.size();
+  json["same_values"] = report.same_bytes.size() + report.same_values.size();
+  Json different = Json::array();
+  for (const Difference& difference : report.different) {
+    Json item;
+    item["name"] = difference.name;
+    item["max_abs"] = difference.max_abs;
+    item["at"] = difference.at;
+    if (!difference.note.empty()) item["note"] = difference.note;
+    different.push_back(std::move(item));
+  }
+  json["different"] = std::move(different);
+  json["only_in_a"] = report.only_in_a;
+  json["only_in_b"] = report.only_in_b;
+  Json tensors = Json::object();
+  for (const std::string& name : report.same_bytes) tensors[name] = "same_bytes";
+  for (const std::string& name : report.same_values) tensors[name] = "same_values";
+  for (const Difference& difference : report.different) tensors[difference.name] = "different";
+  json["tensors"] = std::move(tensors);
+  return json;
+}
+
+void print_diff(std::ostream& out, const DiffReport& report) {
+  for (const Difference& difference : report.different) {
+    out << "different: " << difference.name;
+    if (difference.at.empty())
+      out << ": " << difference.note << '\n';
+    else
+      out << fmt::format(": largest difference {:.9g} at row {}, column {}\n", difference.max_abs, difference.at[0],
+                         difference.at[1]);
+  }
+  for (const std::string& name : report.only_in_a) out << "only in A: " << name << '\n';
+  for (const std::string& name : report.only_in_b) out << "only in B: " << name << '\n';
+  out << fmt::format("{} tensors: {} same bytes, {} same values, {} different, {} only in A, {} only in B\n",
+                     report.same_bytes.size() + report.same_values.size() + report.different.size() +
+                         report.only_in_a.size() + report.only_in_b.size(),
+                     report.same_bytes.size(), report.same_values.size(), report.different.size(),
+                     report.only_in_a.size(), report.only_in_b.size());
+}
+
+}  // namespace
+
+Result<int> run_diff(Arguments arguments, Context& context) {
+  Options app("diff",
+              "Compares two models by tensor names, in any containers: the same stored bytes, the same values, or "
+               "the largest difference and where (row and column in Hugging Face order). Exit 3 when a value "
+               "differs or a tensor is missing. In --json same_bytes counts the tensors whose storage is equal "
+               "and same_values those whose values are equal, the former included.");
+  std::string path_a, path_b;
+  app.positional("A", path_a, "GGUF file or folder");
+  app.positional("B", path_b, "GGUF file or folder");
+  PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
+  if (parsed == Parsed::kHelpShown) return 0;
+  PACKSTONE_TRY(const Checkpoint a, open_checkpoint(path_a));
+  PACKSTONE_TRY(const Checkpoint b, open_checkpoint(path_b));
+  DiffReport report;
+  Progress progress(context, "comparing", a.bytes());
+  for (const CheckpointTensor& tensor : a.tensors) {
+    PACKSTONE_CHECK_OK(context.check_cancel("diff"));
+    const CheckpointTensor* other = b.find(tensor.name);
+    if (other == nullptr)
+      report.only_in_a.push_back(tensor.name);
+    else
+      diff_tensor(tensor, *other, context, report);
+    progress.add(tensor.weight.bytes());
+  }
+  for (const CheckpointTensor& tensor : b.tensors)
+    if (a.find(tensor.name) == nullptr) report.only_in_b.push_back(tensor.name);
+  progress.finish();
+  if (context.json)
+    print_json(context.out, diff_json(report));
+  else
+    print_diff(context.out, report);
+  const bool same = report.different.empty() && report.only_in_a.empty() && report.only_in_b.empty();
+  return same ? 0 : 3;
+}
+
+}  // namespace packstone::cli

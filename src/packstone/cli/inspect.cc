@@ -1,0 +1,159 @@
+// packstone inspect: what a model is, tensor by tensor, and everything that looks wrong.
+#include <algorithm>
+#include <map>
+
+#include "packstone/cli/arguments.h"
+#include "packstone/cli/layouts.h"
+#include "packstone/cli/output.h"
+
+namespace packstone::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What is known of a model; from a checkpoint, or from its container alone where no rule of an
+// architecture applies.
+struct Inspection {
+  std::string architecture;
+  struct Row {
+    std::string name, layout, detail;
+    std::vector<std::int64_t> shape;
+    std::uint64_t bytes = 0;
+    double elements = 0;
+  };
+  std::vector<Row> rows;
+  std::vector<std::string> problems;
+};
+
+double element_count(const std::vector<std::int64_t>& shape) {
+  double count = 1;
+  for (std::int64_t axis : shape) count *= static_cast<double>(axis);
+  return count;
+}
+
+Inspection from_checkpoint(const Checkpoint& checkpoint) {
+  Inspection result;
+  result.architecture = architecture_name(checkpoint.config.architecture);
+  for (const CheckpointTensor& tensor : checkpoint.tensors)
+    result.rows.push_back({tensor.name, std::string(tensor.weight.format().layout),
+                           layout_text(tensor.weight.id(), tensor.weight.params()), tensor.shape,
+                           tensor.weight.bytes(), element_count(tensor.shape)});
+  result.problems = checkpoint.problems;
+  for (const std::string& name : checkpoint.unbound)
+    result.problems.push_back(fmt::format("{}: no rule of the architecture names this tensor", name));
+  return result;
+}
+
+Inspection from_views(const std::vector<TensorView>& views, std::string architecture, const Error& why) {
+  Inspection result;
+  result.architecture = std::move(architecture);
+  for (const TensorView& view : views)
+    result.rows.push_back({view.name, std::string(view.type->name), std::string(view.type->name), view.shape,
+                           view.bytes.size(), element_count(view.shape)});
+  result.problems.push_back(why.message);
+  return result;
+}
+
+// The container alone, when no architecture of this build fits; `why` becomes a problem.
+Result<Inspection> from_container(const fs::path& path, const Error& why) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    Result<SafetensorsSet> set = open_safetensors_folder(path);
+    if (!set) return std::unexpected(set.error().code == ErrorCode::kNotFound ? why : set.error());
+    return from_views(set->tensors, "unknown", why);
+  }
+  if (path.extension() == ".safetensors") {
+    PACKSTONE_TRY(const SafetensorsSet set, open_safetensors(path));
+    return from_views(set.tensors, "unknown", why);
+  }
+  PACKSTONE_TRY(const GgufFile file, open_gguf(path));
+  PACKSTONE_TRY(const std::optional<std::string> architecture, file.text("general.architecture"));
+  return from_views(file.tensors, architecture.value_or("unknown"), why);
+}
+
+Result<Inspection> inspect(const fs::path& path) {
+  Result<Checkpoint> checkpoint = open_checkpoint(path);
+  if (checkpoint) return from_checkpoint(*checkpoint);
+  const Error& why = checkpoint.error();
+  std::error_code error;
+  const bool exists = fs::exists(path, error);
+  const bool plain_file = exists && path.extension() == ".safetensors";
+  if (exists && (plain_file || why.code == ErrorCode::kUnsupported || why.code == ErrorCode::kNotFound))
+    return from_container(path, why);
+  return std::unexpected(why);
+}
+
+// The layout that holds most of the packed bytes; of a model without packed tensors, most of all.
+std::string main_layout(const Inspection& inspection) {
+  std::map<std::string, std::uint64_t> packed, all;
+  for (const Inspection::Row& row : inspection.rows) {
+    all[row.layout] += row.bytes;
+    if (row.layout.find(':') != std::string::npos || row.layout.find('-') != std::string::npos)
+      packed[row.layout] += row.bytes;
+  }
+  const auto& counts = packed.empty() ? all : packed;
+  if (counts.empty()) return "none";
+  return std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+}
+
+Json inspection_json(const Inspection& inspection) {
+  double elements = 0;
+  std::uint64_t bytes = 0;
+  Json tensors = Json::array();
+  for (const Inspection::Row& row : inspection.rows) {
+    elements += row.elements;
+    bytes += row.bytes;
+    Json tensor;
+    tensor["name"] = row.name;
+    tensor["layout"] = row.layout;
+    tensor["shape"] = row.shape;
+    tensor["bytes"] = row.bytes;
+    tensor["bits_per_weight"] = row.elements > 0 ? 8 * static_cast<double>(row.bytes) / row.elements : 0.0;
+    tensor["detail"] = row.detail;
+    tensors.push_back(std::move(tensor));
+  }
+  Json result;
+  result["architecture"] = inspection.architecture;
+  result["layout"] = main_layout(inspection);
+  result["parameters"] = static_cast<std::uint64_t>(elements);
+  result["bytes"] = bytes;
+  result["bits_per_weight"] = elements > 0 ? 8 * static_cast<double>(bytes) / elements : 0.0;
+  result["tensors"] = std::move(tensors);
+  result["problems"] = inspection.problems;
+  return result;
+}
+
+void print_inspection(std::ostream& out, const Json& json) {
+  out << fmt::format("architecture     {}\nlayout           {}\nparameters       {}\nbytes            {} ({})\n"
+                     "bits per weight  {:.3f}\n\n",
+                     json["architecture"].get<std::string>(), json["layout"].get<std::string>(),
+                     json["parameters"].get<std::uint64_t>(), json["bytes"].get<std::uint64_t>(),
+                     bytes_text(json["bytes"].get<std::uint64_t>()), json["bits_per_weight"].get<double>());
+  for (const Json& tensor : json["tensors"])
+    out << fmt::format("{:<56} {:<30} {:<18} {:>12} {:>7.3f}\n", tensor["name"].get<std::string>(),
+                       tensor["detail"].get<std::string>(), json_line(tensor["shape"]),
+                       tensor["bytes"].get<std::uint64_t>(), tensor["bits_per_weight"].get<double>());
+  out << fmt::format("\n{} problems\n", json["problems"].size());
+  for (const Json& problem : json["problems"]) out << "  " << problem.get<std::string>() << '\n';
+}
+
+}  // namespace
+
+Result<int> run_inspect(Arguments arguments, Context& context) {
+  Options app("inspect",
+              "What a model is: architecture, size, and every tensor with layout, shape, bytes and bits per "
+               "weight; then all problems found. A damaged container is exit 4.");
+  std::string path;
+  app.positional("PATH", path, "GGUF file, or folder in Hugging Face or MLX layout");
+  PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
+  if (parsed == Parsed::kHelpShown) return 0;
+  PACKSTONE_TRY(const Inspection inspection, inspect(path));
+  const Json json = inspection_json(inspection);
+  if (context.json)
+    print_json(context.out, json);
+  else
+    print_inspection(context.out, json);
+  return 0;
+}
+
+}  // namespace packstone::cli

@@ -1,0 +1,45 @@
+#include "packstone/cli/vectors.h"
+
+#include <bit>
+
+#include "packstone/transcode/unpack.h"
+
+namespace packstone::cli {
+
+std::int64_t apply_rule(std::span<float> values, const VectorChange& change) {
+  if (change.from == change.to) return -1;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (change.to == ValueRule::kPlusOne) {
+      values[i] = 1.0f + values[i];
+      continue;
+    }
+    const float weight = values[i] - 1.0f;
+    if (std::bit_cast<std::uint32_t>(1.0f + weight) != std::bit_cast<std::uint32_t>(values[i]))
+      return static_cast<std::int64_t>(i);
+    values[i] = weight;
+  }
+  return -1;
+}
+
+std::vector<float> decode_all(const PackedWeight& weight) {
+  const auto rows = static_cast<std::size_t>(weight.shape().rows);
+  const auto cols = static_cast<std::size_t>(weight.shape().cols);
+  std::vector<float> values(rows * cols);
+  for (std::size_t row = 0; row < rows; ++row)
+    decode_row(weight, static_cast<std::int64_t>(row), std::span(values).subspan(row * cols, cols));
+  return values;
+}
+
+std::vector<std::int32_t> compose_rows(std::span<const std::int32_t> source_stored,
+                                       std::span<const std::int32_t> target_order) {
+  if (target_order.empty()) return {source_stored.begin(), source_stored.end()};
+  std::vector<std::int32_t> rows(target_order.begin(), target_order.end());
+  if (!source_stored.empty())
+    for (std::int32_t& row : rows) row = source_stored[static_cast<std::size_t>(row)];
+  bool identity = true;
+  for (std::size_t i = 0; i < rows.size(); ++i) identity &= rows[i] == static_cast<std::int32_t>(i);
+  if (identity) rows.clear();
+  return rows;
+}
+
+}  // namespace packstone::cli
