@@ -34,7 +34,8 @@ void print_help(std::ostream& out) {
   for (const Command& command : kCommands)
     out << fmt::format("  {:<14}{}\n", command.name, command.summary);
   out << "\npackstone COMMAND --help tells the options of a command. Every command takes --json,\n"
-         "--threads N and --device cpu|auto. A model is a GGUF file (any part of a split set) or a\n"
+         "--threads N and --device cpu|auto. A model is a GGUF file (any part of a split set) or "
+         "a\n"
          "folder in Hugging Face or MLX layout.\n\n"
          "Exit codes: 0 done, 2 the call is wrong, 3 refused because a value would change, 4 the\n"
          "input is damaged, 5 not supported by this build or device, 6 out of a limit (memory,\n"
@@ -74,8 +75,9 @@ Result<Found> find_command(std::span<const std::string> arguments) {
   std::string need = "one of";
   for (std::string_view name : choices) need += fmt::format(" {}", name);
   const std::string subject = has_second ? "command " + arguments[0] : "command";
-  const std::string hint =
-      asked.empty() ? std::string() : fmt::format("the nearest is `{}`", nearest_name(asked, choices));
+  const std::string hint = asked.empty()
+                               ? std::string()
+                               : fmt::format("the nearest is `{}`", nearest_name(asked, choices));
   return fail(ErrorCode::kInvalidInput, "cli.run", subject, got, need, hint);
 }
 
@@ -96,41 +98,59 @@ int run_found(const Found& found, std::span<const std::string> arguments, const 
   if (!code) return report_error(code.error(), streams, json);
   streams.out.flush();
   if (!streams.out)
-    return report_error({ErrorCode::kIo, "cli.run: standard output: got a failed write, need an open stream"},
-                        streams, false);
+    return report_error(
+        {ErrorCode::kIo, "cli.run: standard output: got a failed write, need an open stream"},
+        streams, false);
   return *code;
 }
 
 }  // namespace
 
-std::span<const Command> commands() { return kCommands; }
+std::span<const Command> commands() {
+  return kCommands;
+}
 
 int exit_code(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidInput:
     case ErrorCode::kNotFound:
-    case ErrorCode::kIo: return 2;
-    case ErrorCode::kNotRepresentable: return 3;
-    case ErrorCode::kCorruptData: return 4;
+    case ErrorCode::kIo:
+      return 2;
+    case ErrorCode::kNotRepresentable:
+      return 3;
+    case ErrorCode::kCorruptData:
+      return 4;
     case ErrorCode::kUnsupported:
-    case ErrorCode::kDevice: return 5;
-    case ErrorCode::kExhausted: return 6;
-    case ErrorCode::kCancelled: return 130;
+    case ErrorCode::kDevice:
+      return 5;
+    case ErrorCode::kExhausted:
+      return 6;
+    case ErrorCode::kCancelled:
+      return 130;
   }
   return 1;
 }
 
 std::string_view error_code_name(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidInput: return "invalid_input";
-    case ErrorCode::kNotFound: return "not_found";
-    case ErrorCode::kCorruptData: return "corrupt_data";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kNotRepresentable: return "not_representable";
-    case ErrorCode::kExhausted: return "exhausted";
-    case ErrorCode::kIo: return "io";
-    case ErrorCode::kDevice: return "device";
-    case ErrorCode::kCancelled: return "cancelled";
+    case ErrorCode::kInvalidInput:
+      return "invalid_input";
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kCorruptData:
+      return "corrupt_data";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kNotRepresentable:
+      return "not_representable";
+    case ErrorCode::kExhausted:
+      return "exhausted";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kDevice:
+      return "device";
+    case ErrorCode::kCancelled:
+      return "cancelled";
   }
   return "defect";
 }
@@ -140,8 +160,9 @@ int run_cli(std::span<const std::string> arguments, const Streams& streams,
   const bool json = std::ranges::find(arguments, "--json") != arguments.end();
   if (arguments.empty()) {
     print_help(streams.err);
-    return report_error({ErrorCode::kInvalidInput, "cli.run: command: got none, need one of the list above"},
-                        streams, json);
+    return report_error(
+        {ErrorCode::kInvalidInput, "cli.run: command: got none, need one of the list above"},
+        streams, json);
   }
   if (arguments[0] == "--help" || arguments[0] == "-h") {
     print_help(streams.out);
@@ -152,8 +173,9 @@ int run_cli(std::span<const std::string> arguments, const Streams& streams,
   try {
     return run_found(*found, arguments, streams, cancel, json);
   } catch (const std::bad_alloc&) {
-    return report_error({ErrorCode::kExhausted, "cli.run: memory: got a failed allocation, need more memory"},
-                        streams, json);
+    return report_error(
+        {ErrorCode::kExhausted, "cli.run: memory: got a failed allocation, need more memory"},
+        streams, json);
   } catch (const std::exception& defect) {
     streams.err << "cli.run: defect of the program: got " << defect.what() << '\n';
     return 1;

@@ -45,8 +45,10 @@ std::string where(const CLI::App& app) {
   return "cli." + name;
 }
 
-std::unexpected<Error> unknown_argument(const CLI::App& app, const std::vector<std::string>& extras) {
-  const auto option = std::ranges::find_if(extras, [](const std::string& e) { return e.starts_with('-'); });
+std::unexpected<Error> unknown_argument(const CLI::App& app,
+                                        const std::vector<std::string>& extras) {
+  const auto option =
+      std::ranges::find_if(extras, [](const std::string& e) { return e.starts_with('-'); });
   if (option == extras.end())
     return fail(ErrorCode::kInvalidInput, where(app), "argument", "`" + extras.front() + "`",
                 "no more arguments", app.get_name() + " --help tells them");
@@ -54,7 +56,8 @@ std::unexpected<Error> unknown_argument(const CLI::App& app, const std::vector<s
   const std::vector<std::string> names = option_names(app);
   const std::vector<std::string_view> views(names.begin(), names.end());
   return fail(ErrorCode::kInvalidInput, where(app), "unknown option", "`" + word + "`",
-              "an option of this command", fmt::format("the nearest is `{}`", nearest_name(word, views)));
+              "an option of this command",
+              fmt::format("the nearest is `{}`", nearest_name(word, views)));
 }
 
 Status check_device(const CLI::App& app, const std::string& device) {
@@ -70,7 +73,8 @@ Status check_device(const CLI::App& app, const std::string& device) {
 }  // namespace
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> choices) {
-  return *std::ranges::min_element(choices, {}, [&](std::string_view c) { return edit_distance(name, c); });
+  return *std::ranges::min_element(choices, {},
+                                   [&](std::string_view c) { return edit_distance(name, c); });
 }
 
 std::unexpected<Error> no_effect(std::string_view command, std::string_view option,
@@ -79,12 +83,13 @@ std::unexpected<Error> no_effect(std::string_view command, std::string_view opti
               fmt::format("an option without effect ({})", because), "the call without it", hint);
 }
 
-std::unexpected<Error> no_choice(std::string_view command, std::string_view option, std::string_view got,
-                                 std::span<const std::string_view> choices) {
+std::unexpected<Error> no_choice(std::string_view command, std::string_view option,
+                                 std::string_view got, std::span<const std::string_view> choices) {
   std::string need;
-  for (std::string_view choice : choices) need += fmt::format("{}{}", need.empty() ? "" : "|", choice);
-  return fail(ErrorCode::kInvalidInput, command, option, fmt::format("`{}`", got),
-              need, fmt::format("the nearest is `{}`", nearest_name(got, choices)));
+  for (std::string_view choice : choices)
+    need += fmt::format("{}{}", need.empty() ? "" : "|", choice);
+  return fail(ErrorCode::kInvalidInput, command, option, fmt::format("`{}`", got), need,
+              fmt::format("the nearest is `{}`", nearest_name(got, choices)));
 }
 
 struct Options::State {
@@ -106,11 +111,14 @@ void Options::required(const char* name, std::string& value, const char* help) {
 void Options::text(const char* name, std::string& value, const char* help) {
   state_->app.add_option(name, value, help);
 }
-void Options::flag(const char* name, bool& value, const char* help) { state_->app.add_flag(name, value, help); }
+void Options::flag(const char* name, bool& value, const char* help) {
+  state_->app.add_flag(name, value, help);
+}
 void Options::number(const char* name, int& value, int low, int high, const char* help) {
   state_->app.add_option(name, value, help)->check(CLI::Range(low, high));
 }
-void Options::number(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high, const char* help) {
+void Options::number(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+                     const char* help) {
   state_->app.add_option(name, value, help)->check(CLI::Range(low, high));
 }
 void Options::number(const char* name, std::uint64_t& value, const char* help) {
@@ -119,8 +127,12 @@ void Options::number(const char* name, std::uint64_t& value, const char* help) {
 void Options::number(const char* name, float& value, float low, float high, const char* help) {
   state_->app.add_option(name, value, help)->check(CLI::Range(low, high));
 }
-void Options::hide(const char* name) { state_->app.get_option(name)->group(""); }
-bool Options::given(const char* name) const { return state_->app.count(name) > 0; }
+void Options::hide(const char* name) {
+  state_->app.get_option(name)->group("");
+}
+bool Options::given(const char* name) const {
+  return state_->app.count(name) > 0;
+}
 
 Result<Parsed> Options::parse(Arguments arguments, Context& context) {
   CLI::App& app = state_->app;

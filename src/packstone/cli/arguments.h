@@ -29,7 +29,8 @@ class Options {
   void flag(const char* name, bool& value, const char* help);
   // Numbers in [low, high].
   void number(const char* name, int& value, int low, int high, const char* help);
-  void number(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high, const char* help);
+  void number(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+              const char* help);
   void number(const char* name, std::uint64_t& value, const char* help);
   void number(const char* name, float& value, float low, float high, const char* help);
   // Leaves an option out of --help.
@@ -57,7 +58,7 @@ std::unexpected<Error> no_effect(std::string_view command, std::string_view opti
                                  std::string_view because, std::string_view hint = {});
 
 // The error of a value that is none of the choices.
-std::unexpected<Error> no_choice(std::string_view command, std::string_view option, std::string_view got,
-                                 std::span<const std::string_view> choices);
+std::unexpected<Error> no_choice(std::string_view command, std::string_view option,
+                                 std::string_view got, std::span<const std::string_view> choices);
 
 }  // namespace packstone::cli

@@ -33,27 +33,33 @@ double seconds_since(Clock::time_point start) {
 }
 
 // A parameter pattern that decodes to a small finite number.
-std::uint32_t random_param(const ParamSpec& spec, const FormatParams& params, std::mt19937_64& random) {
+std::uint32_t random_param(const ParamSpec& spec, const FormatParams& params,
+                           std::mt19937_64& random) {
   const float value = std::uniform_real_distribution<float>(0.001f, 0.01f)(random);
   switch (spec.coding) {
-    case ParamCoding::kMetadata: return encode_float(params.metadata, value);
-    case ParamCoding::kF16: return encode_float(FloatType::kF16, value);
-    case ParamCoding::kF32: return encode_float(FloatType::kF32, value);
-    case ParamCoding::kE8M0: return 120;
-    default: return static_cast<std::uint32_t>(random() & ((1ull << spec.bits) - 1));
+    case ParamCoding::kMetadata:
+      return encode_float(params.metadata, value);
+    case ParamCoding::kF16:
+      return encode_float(FloatType::kF16, value);
+    case ParamCoding::kF32:
+      return encode_float(FloatType::kF32, value);
+    case ParamCoding::kE8M0:
+      return 120;
+    default:
+      return static_cast<std::uint32_t>(random() & ((1ull << spec.bits) - 1));
   }
 }
 
 template <CodedFormat F>
-void fill_row(Shape shape, const FormatParams& params, unsigned char* const* planes, std::int64_t row,
-              std::mt19937_64& random) {
+void fill_row(Shape shape, const FormatParams& params, unsigned char* const* planes,
+              std::int64_t row, std::mt19937_64& random) {
   std::vector<std::uint32_t> codes(static_cast<std::size_t>(shape.cols));
   std::uniform_real_distribution<float> value(-1, 1);
   for (std::uint32_t& code : codes) {
     if constexpr (F::Scheme::kKind == SchemeKind::kFloat) {
-      const FloatType type = F::kCodeBits == 32                    ? FloatType::kF32
+      const FloatType type = F::kCodeBits == 32                          ? FloatType::kF32
                              : F::kLayout == std::string_view("float16") ? FloatType::kF16
-                                                                   : FloatType::kBF16;
+                                                                         : FloatType::kBF16;
       code = encode_float(type, value(random));
     } else {
       code = static_cast<std::uint32_t>(random() & ((1ull << F::kCodeBits) - 1));
@@ -71,7 +77,8 @@ Result<PackedWeight> random_weight(FormatId id, Shape shape, const FormatParams&
   PACKSTONE_TRY(OwnedWeight weight, OwnedWeight::allocate(id, shape, params));
   const std::vector<unsigned char*> planes = weight.pointers();
   visit(id, [&]<class F>() {
-    for (std::int64_t row = 0; row < shape.rows; ++row) fill_row<F>(shape, params, planes.data(), row, random);
+    for (std::int64_t row = 0; row < shape.rows; ++row)
+      fill_row<F>(shape, params, planes.data(), row, random);
   });
   return std::move(weight).release("cli.bench_kernel");
 }
@@ -79,9 +86,11 @@ Result<PackedWeight> random_weight(FormatId id, Shape shape, const FormatParams&
 // The same weight at other addresses, until the footprint is reached.
 Result<std::vector<Linear>> linears(const PackedWeight& weight) {
   std::vector<Linear> list;
-  const std::uint64_t copies = std::max<std::uint64_t>(1, kFootprint / std::max<std::uint64_t>(1, weight.bytes()));
+  const std::uint64_t copies =
+      std::max<std::uint64_t>(1, kFootprint / std::max<std::uint64_t>(1, weight.bytes()));
   for (std::uint64_t i = 0; i < copies; ++i) {
-    PACKSTONE_TRY(OwnedWeight copy, OwnedWeight::allocate(weight.id(), weight.shape(), weight.params()));
+    PACKSTONE_TRY(OwnedWeight copy,
+                  OwnedWeight::allocate(weight.id(), weight.shape(), weight.params()));
     for (int plane = 0; plane < weight.plane_count(); ++plane)
       std::ranges::copy(weight.plane(plane), copy.planes[static_cast<std::size_t>(plane)].begin());
     PACKSTONE_TRY(PackedWeight released, std::move(copy).release("cli.bench_kernel"));
@@ -92,7 +101,8 @@ Result<std::vector<Linear>> linears(const PackedWeight& weight) {
 }
 
 // |y - reference| <= k 2^-23 sum |x||w| for every output: float32 sums in any order keep this.
-bool check(const PackedWeight& weight, const std::vector<float>& x, const std::vector<float>& y, std::int64_t batch) {
+bool check(const PackedWeight& weight, const std::vector<float>& x, const std::vector<float>& y,
+           std::int64_t batch) {
   const Shape shape = weight.shape();
   const auto cols = static_cast<std::size_t>(shape.cols);
   std::vector<float> row_values(cols);
@@ -101,12 +111,14 @@ bool check(const PackedWeight& weight, const std::vector<float>& x, const std::v
     for (std::int64_t i = 0; i < batch; ++i) {
       double sum = 0, magnitude = 0;
       for (std::size_t c = 0; c < cols; ++c) {
-        const double product = static_cast<double>(row_values[c]) * static_cast<double>(x[static_cast<std::size_t>(i) * cols + c]);
+        const double product = static_cast<double>(row_values[c]) *
+                               static_cast<double>(x[static_cast<std::size_t>(i) * cols + c]);
         sum += product;
         magnitude += std::abs(product);
       }
       const double got = y[static_cast<std::size_t>(i * shape.rows + row)];
-      if (!(std::abs(got - sum) <= static_cast<double>(shape.cols) * 0x1p-23 * magnitude)) return false;
+      if (!(std::abs(got - sum) <= static_cast<double>(shape.cols) * 0x1p-23 * magnitude))
+        return false;
     }
   }
   return true;
@@ -137,13 +149,15 @@ struct Timed {
   std::uint64_t bytes = 0;
 };
 
-Result<Timed> time_format(FormatId id, const FormatParams& params, const KernelCall& call, Context& context) {
+Result<Timed> time_format(FormatId id, const FormatParams& params, const KernelCall& call,
+                          Context& context) {
   const Shape shape{call.rows, call.cols};
   PACKSTONE_TRY(const PackedWeight weight, random_weight(id, shape, params));
   PACKSTONE_TRY(const std::vector<Linear> list, linears(weight));
   std::mt19937_64 random(kSeed);
   std::uniform_real_distribution<float> value(-1, 1);
-  std::vector<float> x(static_cast<std::size_t>(call.batch * call.cols)), y(static_cast<std::size_t>(call.batch * call.rows));
+  std::vector<float> x(static_cast<std::size_t>(call.batch * call.cols)),
+      y(static_cast<std::size_t>(call.batch * call.rows));
   for (float& v : x) v = value(random);
   const MatmulWorkspace workspace(context.pool().size(), call.cols);
   std::size_t next = 0;
@@ -169,9 +183,11 @@ Result<Timed> time_format(FormatId id, const FormatParams& params, const KernelC
   return timed;
 }
 
-Json row_json(FormatId id, const FormatParams& params, const KernelCall& call, const Timed& timed, double ceiling) {
+Json row_json(FormatId id, const FormatParams& params, const KernelCall& call, const Timed& timed,
+              double ceiling) {
   const double bytes_per_s = rate(static_cast<double>(timed.bytes), timed.seconds);
-  const double operations = 2.0 * static_cast<double>(call.batch) * static_cast<double>(call.rows) * static_cast<double>(call.cols);
+  const double operations = 2.0 * static_cast<double>(call.batch) * static_cast<double>(call.rows) *
+                            static_cast<double>(call.cols);
   Json row;
   row["name"] = layout_text(id, params);
   row["shape"] = {call.batch, call.rows, call.cols};
@@ -203,7 +219,8 @@ Result<int> run_call(const KernelCall& call, Context& context) {
     FormatParams params;
     if (is_mlx_format(id)) params.group_cols = 64;
     if (const char* rule = layout_rule(id, {call.rows, call.cols}, params)) {
-      context.err << fmt::format("{}: left out, the layout needs {}\n", layout_text(id, params), rule);
+      context.err << fmt::format("{}: left out, the layout needs {}\n", layout_text(id, params),
+                                 rule);
       continue;
     }
     PACKSTONE_TRY(const Timed timed, time_format(id, params, call, context));
@@ -211,27 +228,32 @@ Result<int> run_call(const KernelCall& call, Context& context) {
     rows.push_back(row_json(id, params, call, timed, ceiling));
     if (context.json) continue;
     const Json& row = rows.back();
-    context.out << fmt::format("{:<30} {}x{}x{}  {:.6f} s  {:7.2f} GB/s  {:7.2f} Gop/s  {:5.1f} % of read ceiling  {}  {}\n",
-                               layout_text(id, params), call.batch, call.rows, call.cols, timed.seconds,
-                               row["gb_per_s"].get<double>(), row["gops"].get<double>(),
-                               100 * row["ceiling_fraction"].get<double>(), timed.kernel,
-                               timed.checked ? "checked" : "WRONG")
+    context.out << fmt::format(
+                       "{:<30} {}x{}x{}  {:.6f} s  {:7.2f} GB/s  {:7.2f} Gop/s  {:5.1f} % of read "
+                       "ceiling  {}  {}\n",
+                       layout_text(id, params), call.batch, call.rows, call.cols, timed.seconds,
+                       row["gb_per_s"].get<double>(), row["gops"].get<double>(),
+                       100 * row["ceiling_fraction"].get<double>(), timed.kernel,
+                       timed.checked ? "checked" : "WRONG")
                 << std::flush;
   }
   if (context.json)
-    print_json(context.out, Json{{"rows", rows}, {"read_ceiling_gb_per_s", ceiling / 1e9}, {"machine", machine_name()}});
+    print_json(context.out, Json{{"rows", rows},
+                                 {"read_ceiling_gb_per_s", ceiling / 1e9},
+                                 {"machine", machine_name()}});
   else
     context.out << fmt::format("read ceiling {:.2f} GB/s, {}\n", ceiling / 1e9, machine_name());
   if (all_checked) return 0;
-  return fail(ErrorCode::kDevice, "cli.bench_kernel", "check", "a result outside of its bound", "none",
-              "the row says WRONG");
+  return fail(ErrorCode::kDevice, "cli.bench_kernel", "check", "a result outside of its bound",
+              "none", "the row says WRONG");
 }
 
 }  // namespace
 
 Result<int> run_bench_kernel(Arguments arguments, Context& context) {
-  Options app("bench kernel", "One linear layer in every format: checked against float64 sums, then timed with the "
-                              "weights coming from memory. The ceiling is this machine's measured read speed.");
+  Options app("bench kernel",
+              "One linear layer in every format: checked against float64 sums, then timed with the "
+              "weights coming from memory. The ceiling is this machine's measured read speed.");
   KernelCall call;
   app.text("--layout", call.layout, "one LAYOUT only");
   app.number("--rows", call.rows, 1, 1 << 17, "outputs; default 2048");

@@ -30,13 +30,16 @@ std::int32_t bench_token(std::int64_t i, std::int64_t vocab) {
 
 class Bench {
  public:
-  Bench(Model& model, KvCache& cache) : model_(model), cache_(&cache), logits_(static_cast<std::size_t>(model.config().vocab)) {}
+  Bench(Model& model, KvCache& cache)
+      : model_(model), cache_(&cache), logits_(static_cast<std::size_t>(model.config().vocab)) {}
 
   // Appends tokens [first, last) in one call; the last one wants logits.
   Status append(std::int64_t first, std::int64_t last) {
     std::vector<BatchRow> rows;
     for (std::int64_t i = first; i < last; ++i)
-      rows.push_back({.token = bench_token(i, model_.config().vocab), .position = i, .sequence = 0,
+      rows.push_back({.token = bench_token(i, model_.config().vocab),
+                      .position = i,
+                      .sequence = 0,
                       .wants_logits = i + 1 == last});
     return model_.forward(rows, {&cache_, 1}, logits_);
   }
@@ -51,7 +54,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Status run_once(const BenchCall& call, Model& model, KvCache& cache, Speeds& speeds, Context& context) {
+Status run_once(const BenchCall& call, Model& model, KvCache& cache, Speeds& speeds,
+                Context& context) {
   cache.truncate(0);
   Bench bench(model, cache);
   const Clock::time_point start = Clock::now();
@@ -91,8 +95,8 @@ Result<int> run_call(const BenchCall& call, Context& context) {
   PACKSTONE_CHECK_OK(run_once(warm_call, model, *cache, warm, context));
   for (std::int64_t i = 0; i < call.repeats; ++i) {
     PACKSTONE_CHECK_OK(run_once(call, model, *cache, speeds, context));
-    context.err << fmt::format("run {} of {}: prefill {:.1f}, decode {:.1f} tokens/s\n", i + 1, call.repeats,
-                               speeds.prefill.back(), speeds.decode.back())
+    context.err << fmt::format("run {} of {}: prefill {:.1f}, decode {:.1f} tokens/s\n", i + 1,
+                               call.repeats, speeds.prefill.back(), speeds.decode.back())
                 << std::flush;
   }
   Json json;
@@ -108,11 +112,12 @@ Result<int> run_call(const BenchCall& call, Context& context) {
     print_json(context.out, json);
     return 0;
   }
-  context.out << fmt::format("prefill {} tokens: {:.1f} tokens/s (median of {})\ndecode  {} tokens: {:.1f} tokens/s\n"
-                             "peak memory {}, weights {}, numerics {}\n{}, {} used\n",
-                             call.prefill, median(speeds.prefill), call.repeats, call.decode, median(speeds.decode),
-                             bytes_text(peak_rss_bytes()), bytes_text(model.weight_bytes()), kNumerics, machine_name(),
-                             context.pool().size());
+  context.out << fmt::format(
+      "prefill {} tokens: {:.1f} tokens/s (median of {})\ndecode  {} tokens: {:.1f} tokens/s\n"
+      "peak memory {}, weights {}, numerics {}\n{}, {} used\n",
+      call.prefill, median(speeds.prefill), call.repeats, call.decode, median(speeds.decode),
+      bytes_text(peak_rss_bytes()), bytes_text(model.weight_bytes()), kNumerics, machine_name(),
+      context.pool().size());
   return 0;
 }
 
@@ -120,7 +125,9 @@ Result<int> run_call(const BenchCall& call, Context& context) {
 
 Result<int> run_bench_model(Arguments arguments, Context& context) {
   constexpr std::int64_t kMax = std::int64_t{1} << 24;
-  Options app("bench model", "Speed of a model: tokens a second of a prompt, and of tokens that follow it one by one.");
+  Options app(
+      "bench model",
+      "Speed of a model: tokens a second of a prompt, and of tokens that follow it one by one.");
   BenchCall call;
   app.positional("MODEL", call.model, "GGUF file or folder");
   app.number("--prefill", call.prefill, 1, kMax, "tokens of the prompt; default 512");

@@ -51,19 +51,34 @@ struct Command {
 // The table of commands, in the order of --help.
 std::span<const Command> commands();
 
+// One function a command: `arguments` are those after its name. Errors: as each command's file says.
+// What a model is.
 Result<int> run_inspect(Arguments arguments, Context& context);
+// Dry run of convert or quantize.
 Result<int> run_plan(Arguments arguments, Context& context);
+// Exact transcode.
 Result<int> run_convert(Arguments arguments, Context& context);
+// Fewer bits; values change.
 Result<int> run_quantize(Arguments arguments, Context& context);
+// Two models, tensor by tensor.
 Result<int> run_diff(Arguments arguments, Context& context);
+// Text from a model.
 Result<int> run_generate(Arguments arguments, Context& context);
+// Text to ids.
 Result<int> run_tokenize(Arguments arguments, Context& context);
+// Ids to text.
 Result<int> run_detokenize(Arguments arguments, Context& context);
+// Perplexity.
 Result<int> run_eval_ppl(Arguments arguments, Context& context);
+// Divergence from another model.
 Result<int> run_eval_kld(Arguments arguments, Context& context);
+// Logits to a NumPy file.
 Result<int> run_eval_logits(Arguments arguments, Context& context);
+// Prefill and decode speed.
 Result<int> run_bench_model(Arguments arguments, Context& context);
+// Speed of one linear layer.
 Result<int> run_bench_kernel(Arguments arguments, Context& context);
+// The table of layouts.
 Result<int> run_formats(Arguments arguments, Context& context);
 
 }  // namespace packstone::cli

@@ -9,8 +9,8 @@ ThreadPool& Context::pool() {
 
 Status Context::check_cancel(std::string_view command) const {
   if (!cancel.load(std::memory_order_relaxed)) return {};
-  return fail(ErrorCode::kCancelled, fmt::format("cli.{}", command), "interrupt",
-              "a signal", "", "stopped; no output is left behind");
+  return fail(ErrorCode::kCancelled, fmt::format("cli.{}", command), "interrupt", "a signal", "",
+              "stopped; no output is left behind");
 }
 
 }  // namespace packstone::cli

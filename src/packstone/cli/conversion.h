@@ -59,20 +59,23 @@ struct QuantizeRequest {
 // it, move exactly or are refused.
 // Errors: kCancelled.
 Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTarget& layout,
-                                       ContainerKind container, const std::optional<QuantizeRequest>& quantize,
-                                       Proof proof, Context& context, std::string_view command);
+                                       ContainerKind container,
+                                       const std::optional<QuantizeRequest>& quantize, Proof proof,
+                                       Context& context, std::string_view command);
 
 // write_conversion(source, plan, destination, force, context, command) streams the tensors one by
 // one; on any failure nothing is left at destination.
 // Errors: of the writer, of rtn; kCancelled. Cost: one tensor in memory.
-Status write_conversion(const Checkpoint& source, ConversionPlan& plan, const std::string& destination, bool force,
-                        Context& context, std::string_view command);
+Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
+                        const std::string& destination, bool force, Context& context,
+                        std::string_view command);
 
 // finish_conversion(...) writes the plan and prints the report, or prints the refusal; returns the
 // exit code. `start` is when the command began.
 // Errors: those of write_conversion.
-Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan, const std::string& destination,
-                              bool force, std::chrono::steady_clock::time_point start, Context& context,
+Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan,
+                              const std::string& destination, bool force,
+                              std::chrono::steady_clock::time_point start, Context& context,
                               std::string_view command);
 
 // The JSON keys of plan, convert and quantize, memory and time aside.
@@ -88,7 +91,7 @@ Error refusal(std::string_view command, const ConversionPlan& plan);
 // check_destination(command, source, destination, container, force): SRC and DST must differ, and
 // what stands at DST may be replaced only with --force and only by its like.
 // Errors: kInvalidInput.
-Status check_destination(std::string_view command, const Checkpoint& source, const std::string& destination,
-                         ContainerKind container, bool force);
+Status check_destination(std::string_view command, const Checkpoint& source,
+                         const std::string& destination, ContainerKind container, bool force);
 
 }  // namespace packstone::cli

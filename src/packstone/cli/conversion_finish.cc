@@ -1,5 +1,5 @@
-#include "packstone/cli/conversion.h"
 #include "packstone/cli/app.h"
+#include "packstone/cli/conversion.h"
 #include "packstone/cli/process.h"
 
 namespace packstone::cli {
@@ -18,8 +18,9 @@ void print_document(Context& context, const ConversionPlan& plan, Json document,
 
 }  // namespace
 
-Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan, const std::string& destination,
-                              bool force, std::chrono::steady_clock::time_point start, Context& context,
+Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan,
+                              const std::string& destination, bool force,
+                              std::chrono::steady_clock::time_point start, Context& context,
                               std::string_view command) {
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -33,7 +34,8 @@ Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan, co
   context.err << fmt::format("predicted peak memory {}\n", bytes_text(plan.peak_memory_predicted));
   PACKSTONE_CHECK_OK(write_conversion(source, plan, destination, force, context, command));
   print_document(context, plan, conversion_json(plan), seconds(), std::nullopt);
-  context.err << fmt::format("measured peak memory {}, {:.1f} s\n", bytes_text(peak_rss_bytes()), seconds());
+  context.err << fmt::format("measured peak memory {}, {:.1f} s\n", bytes_text(peak_rss_bytes()),
+                             seconds());
   return 0;
 }
 

@@ -14,11 +14,16 @@ constexpr std::uint64_t kFixedMemory = 32ull << 20;
 
 int badness(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kSameBytes: return 0;
-    case Verdict::kSameValues: return 1;
-    case Verdict::kSameValuesMoreBytes: return 2;
-    case Verdict::kChanged: return 3;
-    case Verdict::kRefused: return 4;
+    case Verdict::kSameBytes:
+      return 0;
+    case Verdict::kSameValues:
+      return 1;
+    case Verdict::kSameValuesMoreBytes:
+      return 2;
+    case Verdict::kChanged:
+      return 3;
+    case Verdict::kRefused:
+      return 4;
   }
   return 4;
 }
@@ -45,7 +50,8 @@ TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& 
   plan.plan.verdict = Verdict::kChanged;
   plan.plan.params = request.params;
   if (is_mlx_format(request.format))
-    plan.plan.conditions.push_back(fmt::format("scales and biases are {}", metadata_name(request.params.metadata)));
+    plan.plan.conditions.push_back(
+        fmt::format("scales and biases are {}", metadata_name(request.params.metadata)));
   plan.bytes = weight_bytes(request.format, tensor.weight.shape(), request.params);
   return plan;
 }
@@ -54,8 +60,10 @@ TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& 
 TensorPlan float_plan(const CheckpointTensor& tensor, ContainerKind container, Proof proof) {
   TensorPlan plan = copy_plan(tensor);
   const bool vector = tensor.shape.size() == 1;
-  const bool widen = vector && container == ContainerKind::kGguf && tensor.weight.id() != kFormatId<DenseF32>;
-  const bool plus_one = tensor.value_rule == ValueRule::kPlusOne && container == ContainerKind::kFolder;
+  const bool widen =
+      vector && container == ContainerKind::kGguf && tensor.weight.id() != kFormatId<DenseF32>;
+  const bool plus_one =
+      tensor.value_rule == ValueRule::kPlusOne && container == ContainerKind::kFolder;
   if (!widen && !plus_one) return plan;
   plan.action = Action::kVector;
   plan.target.id = kFormatId<DenseF32>;
@@ -78,21 +86,24 @@ TensorPlan float_plan(const CheckpointTensor& tensor, ContainerKind container, P
 }
 
 // The first candidate that is exact; of a refusal, the first candidate's reason.
-TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout, Proof proof, Context& context) {
+TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout, Proof proof,
+                      Context& context) {
   const PackedWeight& weight = tensor.weight;
   std::optional<TensorPlan> refused;
   for (FormatId id : candidate_formats(layout, weight)) {
     if (id == weight.id()) {
       TensorPlan plan = copy_plan(tensor);
-      if (refused) plan.plan.reason = fmt::format("not exact in {}: {}", layout.name, refused->plan.reason);
+      if (refused)
+        plan.plan.reason = fmt::format("not exact in {}: {}", layout.name, refused->plan.reason);
       return plan;
     }
     TensorPlan plan;
     plan.source = &tensor;
     plan.action = Action::kTranscode;
     plan.target = TranscodeTarget{id, 0, std::nullopt};
-    plan.plan = proof == Proof::kFull ? plan_transcode(weight, plan.target, context.pool())
-                                      : header_verdict(weight.id(), weight.shape(), weight.params(), plan.target);
+    plan.plan = proof == Proof::kFull
+                    ? plan_transcode(weight, plan.target, context.pool())
+                    : header_verdict(weight.id(), weight.shape(), weight.params(), plan.target);
     if (plan.plan.verdict != Verdict::kRefused) {
       plan.bytes = weight_bytes(id, weight.shape(), plan.plan.params);
       if (refused && layout.format)
@@ -106,12 +117,14 @@ TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout
   TensorPlan plan;
   plan.source = &tensor;
   plan.action = Action::kNone;
-  plan.plan.reason = fmt::format("codes of {} bits do not fit in {}", weight.format().code_bits, layout.name);
+  plan.plan.reason =
+      fmt::format("codes of {} bits do not fit in {}", weight.format().code_bits, layout.name);
   return plan;
 }
 
 // Why quantize keeps a tensor, or nothing when it takes it.
-std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const QuantizeRequest& request) {
+std::optional<std::string> kept_reason(const CheckpointTensor& tensor,
+                                       const QuantizeRequest& request) {
   if (tensor.shape.size() < 2) return "kept: a vector, not a matrix";
   if (tensor.shape.size() > 2) return fmt::format("kept: {} axes, not 2", tensor.shape.size());
   if (const char* rule = layout_rule(request.format, tensor.weight.shape(), request.params))
@@ -120,21 +133,25 @@ std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const Qua
 }
 
 TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& whole,
-                       const std::optional<QuantizeRequest>& quantize, Proof proof, Context& context) {
+                       const std::optional<QuantizeRequest>& quantize, Proof proof,
+                       Context& context) {
   std::optional<std::string> kept;
   if (quantize) {
     kept = kept_reason(tensor, *quantize);
     if (!kept) return quantize_plan(tensor, *quantize);
   }
-  TensorPlan plan = is_float_format(tensor.weight.id()) ? float_plan(tensor, whole.container, proof)
-                                                        : exact_plan(tensor, whole.layout, proof, context);
+  TensorPlan plan = is_float_format(tensor.weight.id())
+                        ? float_plan(tensor, whole.container, proof)
+                        : exact_plan(tensor, whole.layout, proof, context);
   if (kept) plan.plan.reason = plan.plan.reason.empty() ? *kept : *kept + "; " + plan.plan.reason;
   return plan;
 }
 
 }  // namespace
 
-bool ConversionPlan::refused() const { return worst() == Verdict::kRefused; }
+bool ConversionPlan::refused() const {
+  return worst() == Verdict::kRefused;
+}
 
 Verdict ConversionPlan::worst() const {
   Verdict worst = Verdict::kSameBytes;
@@ -144,8 +161,9 @@ Verdict ConversionPlan::worst() const {
 }
 
 Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTarget& layout,
-                                       ContainerKind container, const std::optional<QuantizeRequest>& quantize,
-                                       Proof proof, Context& context, std::string_view command) {
+                                       ContainerKind container,
+                                       const std::optional<QuantizeRequest>& quantize, Proof proof,
+                                       Context& context, std::string_view command) {
   ConversionPlan whole;
   whole.layout = layout;
   whole.container = container;

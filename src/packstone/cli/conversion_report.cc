@@ -26,7 +26,8 @@ Json tensor_json(const ConversionPlan& whole, const TensorPlan& tensor) {
   json["reason"] = tensor.plan.reason;
   if (tensor.plan.verdict != Verdict::kRefused) {
     json["bits"] = format_info(tensor.target.id).code_bits;
-    if (!is_float_format(tensor.target.id)) json["group_size"] = group_cols(tensor.target.id, tensor.plan.params);
+    if (!is_float_format(tensor.target.id))
+      json["group_size"] = group_cols(tensor.target.id, tensor.plan.params);
     json["bytes"] = tensor.bytes;
   }
   if (tensor.report) {
@@ -38,13 +39,14 @@ Json tensor_json(const ConversionPlan& whole, const TensorPlan& tensor) {
 }
 
 std::string tensor_line(const ConversionPlan& whole, const TensorPlan& tensor) {
-  std::string line = fmt::format("{:<56} {} -> {}: {}", tensor.source->name,
-                                 layout_text(tensor.source->weight.id(), tensor.source->weight.params()),
-                                 target_text(whole, tensor), verdict_name(tensor.plan.verdict));
+  std::string line =
+      fmt::format("{:<56} {} -> {}: {}", tensor.source->name,
+                  layout_text(tensor.source->weight.id(), tensor.source->weight.params()),
+                  target_text(whole, tensor), verdict_name(tensor.plan.verdict));
   for (const std::string& condition : tensor.plan.conditions) line += "; " + condition;
   if (tensor.report)
-    line += fmt::format("; relative rms {:.3e}, largest difference {:.3e}", tensor.report->relative_rms,
-                        tensor.report->max_abs);
+    line += fmt::format("; relative rms {:.3e}, largest difference {:.3e}",
+                        tensor.report->relative_rms, tensor.report->max_abs);
   if (!tensor.plan.reason.empty()) line += fmt::format(" ({})", tensor.plan.reason);
   return line;
 }
@@ -59,9 +61,9 @@ void print_groups(std::ostream& out, const ConversionPlan& whole) {
   std::map<std::string, Group> groups;
   for (const TensorPlan& tensor : whole.tensors) {
     if (tensor.plan.verdict == Verdict::kRefused) continue;
-    Group& group = groups[fmt::format("{} -> {}: {}",
-                                      layout_text(tensor.source->weight.id(), tensor.source->weight.params()),
-                                      target_text(whole, tensor), verdict_name(tensor.plan.verdict))];
+    Group& group = groups[fmt::format(
+        "{} -> {}: {}", layout_text(tensor.source->weight.id(), tensor.source->weight.params()),
+        target_text(whole, tensor), verdict_name(tensor.plan.verdict))];
     ++group.tensors;
     group.bytes += tensor.bytes;
     if (tensor.report) group.rms_max = std::max(group.rms_max, tensor.report->relative_rms);
@@ -104,7 +106,8 @@ Error refusal(std::string_view command, const ConversionPlan& plan) {
     ++count;
     names += fmt::format("\n  {}: {}", tensor.source->name, tensor.plan.reason);
   }
-  return fail(ErrorCode::kNotRepresentable, fmt::format("cli.{}", command), fmt::format("--to {}", plan.layout.name),
+  return fail(ErrorCode::kNotRepresentable, fmt::format("cli.{}", command),
+              fmt::format("--to {}", plan.layout.name),
               fmt::format("{} tensors whose values would change", count), "an exact move for each",
               fmt::format("quantize changes values and says by how much:{}", names))
       .error();

@@ -12,7 +12,7 @@ std::vector<ByteSpan> plane_spans(const PackedWeight& weight) {
   return planes;
 }
 
-// A 1-D tensor is bound as one row; its order, if any, is over its values.
+// A vector may be bound as one row; its order, if any, is over its values.
 bool vector_order(const CheckpointTensor& tensor, std::span<const std::int32_t> order) {
   return tensor.weight.shape().rows == 1 && order.size() > 1;
 }
@@ -20,7 +20,8 @@ bool vector_order(const CheckpointTensor& tensor, std::span<const std::int32_t> 
 std::vector<float> in_order(std::vector<float> values, std::span<const std::int32_t> order) {
   if (order.empty()) return values;
   std::vector<float> ordered(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) ordered[i] = values[static_cast<std::size_t>(order[i])];
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ordered[i] = values[static_cast<std::size_t>(order[i])];
   return ordered;
 }
 
@@ -32,15 +33,19 @@ Status write_vector(CheckpointWriter& writer, std::size_t index, const TensorPla
   if (const std::int64_t bad = apply_rule(values, change); bad >= 0)
     return fail(ErrorCode::kNotRepresentable, fmt::format("cli.{}", command), tensor.source->name,
                 fmt::format("value {} that is no float32 1 + w", bad), "an exact move");
-  PACKSTONE_TRY(OwnedWeight target,
-                OwnedWeight::allocate(tensor.target.id, tensor.source->weight.shape(), tensor.plan.params));
+  PACKSTONE_TRY(
+      OwnedWeight target,
+      OwnedWeight::allocate(tensor.target.id, tensor.source->weight.shape(), tensor.plan.params));
   const int bytes = float_bits(FloatType::kF32) / 8;
   if (tensor.target.id == kFormatId<DenseF32>) {
-    std::memcpy(target.planes[0].data(), values.data(), values.size() * static_cast<std::size_t>(bytes));
+    std::memcpy(target.planes[0].data(), values.data(),
+                values.size() * static_cast<std::size_t>(bytes));
   } else {
-    const FloatType type = tensor.target.id == kFormatId<DenseF16> ? FloatType::kF16 : FloatType::kBF16;
+    const FloatType type =
+        tensor.target.id == kFormatId<DenseF16> ? FloatType::kF16 : FloatType::kBF16;
     for (std::size_t i = 0; i < values.size(); ++i)
-      store_le(target.planes[0].data() + 2 * i, static_cast<std::uint16_t>(encode_float(type, values[i])));
+      store_le(target.planes[0].data() + 2 * i,
+               static_cast<std::uint16_t>(encode_float(type, values[i])));
   }
   return writer.write(index, {ByteSpan(target.planes[0])});
 }
@@ -51,21 +56,23 @@ Status write_quantized(CheckpointWriter& writer, std::size_t index, TensorPlan& 
   const auto rows = [&](std::int64_t row, std::span<float> out) {
     decode_row(source, order.empty() ? row : order[static_cast<std::size_t>(row)], out);
   };
-  PACKSTONE_TRY(const Quantized quantized, rtn(rows, source.shape(), tensor.target.id, tensor.plan.params,
-                                               context.pool(), tensor.source->name));
+  PACKSTONE_TRY(const Quantized quantized,
+                rtn(rows, source.shape(), tensor.target.id, tensor.plan.params, context.pool(),
+                    tensor.source->name));
   tensor.report = quantized.report;
   return writer.write(index, plane_spans(quantized.weight));
 }
 
-Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor, Context& context,
-                    std::string_view command) {
+Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,
+                    Context& context, std::string_view command) {
   const PackedWeight& source = tensor.source->weight;
   const std::vector<std::int32_t> order =
       compose_rows(tensor.source->stored_rows(), writer.stored_order(index));
   const bool rule_changes = writer.value_rule(index) != tensor.source->value_rule;
   if (tensor.action == Action::kVector || rule_changes || vector_order(*tensor.source, order))
     return write_vector(writer, index, tensor, order, command);
-  if (tensor.action == Action::kQuantize) return write_quantized(writer, index, tensor, order, context);
+  if (tensor.action == Action::kQuantize)
+    return write_quantized(writer, index, tensor, order, context);
   if (tensor.action == Action::kTranscode) {
     PACKSTONE_TRY(const PackedWeight target,
                   transcode(source, tensor.plan, tensor.target, order, context.pool()));
@@ -78,11 +85,13 @@ Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& ten
 
 }  // namespace
 
-Status write_conversion(const Checkpoint& source, ConversionPlan& plan, const std::string& destination, bool force,
-                        Context& context, std::string_view command) {
+Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
+                        const std::string& destination, bool force, Context& context,
+                        std::string_view command) {
   std::vector<OutputTensor> outputs;
   for (const TensorPlan& tensor : plan.tensors)
-    outputs.push_back({tensor.source->name, tensor.source->shape, tensor.target.id, tensor.plan.params});
+    outputs.push_back(
+        {tensor.source->name, tensor.source->shape, tensor.target.id, tensor.plan.params});
   PACKSTONE_TRY(const std::unique_ptr<CheckpointWriter> writer,
                 CheckpointWriter::create(destination, plan.container, source, std::move(outputs),
                                          WriteOptions{.force = force}));

@@ -8,13 +8,17 @@
 namespace packstone::cli {
 
 Result<int> run_convert(Arguments arguments, Context& context) {
-  Options app("convert",
-              "Exact transcode. Float tensors (norms, biases, unpacked matrices) stay byte for byte, except "
-               "vectors in GGUF, which become float32. A packed tensor moves only if every value stays: "
-               "with --to gguf:X it becomes X if X is exact, else the exact gguf layout of fewest bytes; with "
-               "--to mlx-affine the narrowest exact width. If one tensor cannot move, nothing is written and "
-               "the exit code is 3. DST is a GGUF file for a gguf: layout or a name ending in .gguf, else a "
-               "folder.");
+  Options app(
+      "convert",
+      "Exact transcode. Float tensors (norms, biases, unpacked matrices) stay byte for byte, "
+      "except "
+      "vectors in GGUF, which become float32. A packed tensor moves only if every value stays: "
+      "with --to gguf:X it becomes X if X is exact, else the exact gguf layout of fewest bytes; "
+      "with "
+      "--to mlx-affine the narrowest exact width. If one tensor cannot move, nothing is written "
+      "and "
+      "the exit code is 3. DST is a GGUF file for a gguf: layout or a name ending in .gguf, else a "
+      "folder.");
   std::string source_path, destination, to;
   bool force = false;
   app.positional("SRC", source_path, "GGUF file or folder");
@@ -27,9 +31,10 @@ Result<int> run_convert(Arguments arguments, Context& context) {
   PACKSTONE_TRY(const LayoutTarget layout, parse_layout("convert", to));
   PACKSTONE_TRY(const ContainerKind container, target_container("convert", layout, destination));
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(source_path));
+  PACKSTONE_CHECK_OK(require_supported(source, "cli.convert"));
   PACKSTONE_CHECK_OK(check_destination("convert", source, destination, container, force));
-  PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, std::nullopt, Proof::kFull,
-                                                     context, "convert"));
+  PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, std::nullopt,
+                                                     Proof::kFull, context, "convert"));
   return finish_conversion(source, plan, destination, force, start, context, "convert");
 }
 

@@ -26,33 +26,39 @@ bool looks_replaceable(const fs::path& folder) {
 
 }  // namespace
 
-Status check_destination(std::string_view command, const Checkpoint& source, const std::string& destination,
-                         ContainerKind container, bool force) {
+Status check_destination(std::string_view command, const Checkpoint& source,
+                         const std::string& destination, ContainerKind container, bool force) {
   const std::string where = fmt::format("cli.{}", command);
   std::error_code error;
   if (destination.empty())
     return fail(ErrorCode::kInvalidInput, where, "DST", "an empty name", "a path");
   const fs::path target = fs::weakly_canonical(destination, error);
-  if (error) return fail(ErrorCode::kInvalidInput, where, "DST", destination, "a path", error.message());
+  if (error)
+    return fail(ErrorCode::kInvalidInput, where, "DST", destination, "a path", error.message());
   std::vector<fs::path> sources{source.path};
   sources.insert(sources.end(), source.gguf.files.begin(), source.gguf.files.end());
   for (const fs::path& path : sources) {
     const fs::path real = fs::weakly_canonical(path, error);
-    if (!error && (lies_in(real, target) || (lies_in(target, real) && fs::is_directory(real, error))))
-      return fail(ErrorCode::kInvalidInput, where, "DST", fmt::format("`{}`, which is or holds SRC, or lies in it", destination),
+    if (!error &&
+        (lies_in(real, target) || (lies_in(target, real) && fs::is_directory(real, error))))
+      return fail(ErrorCode::kInvalidInput, where, "DST",
+                  fmt::format("`{}`, which is or holds SRC, or lies in it", destination),
                   "another place than SRC");
   }
   const fs::file_status status = fs::symlink_status(target, error);
   if (!fs::exists(status)) return {};
   if (!force)
-    return fail(ErrorCode::kInvalidInput, where, "DST", fmt::format("`{}`, which exists", destination),
-                "a new name", "--force replaces it");
+    return fail(ErrorCode::kInvalidInput, where, "DST",
+                fmt::format("`{}`, which exists", destination), "a new name",
+                "--force replaces it");
   const bool folder = fs::is_directory(status);
   if (container == ContainerKind::kGguf ? !fs::is_regular_file(status) : !folder)
-    return fail(ErrorCode::kInvalidInput, where, "DST", fmt::format("`{}`, a {}", destination, folder ? "folder" : "file"),
+    return fail(ErrorCode::kInvalidInput, where, "DST",
+                fmt::format("`{}`, a {}", destination, folder ? "folder" : "file"),
                 container == ContainerKind::kGguf ? "a file to replace" : "a folder to replace");
   if (folder && !looks_replaceable(target))
-    return fail(ErrorCode::kInvalidInput, where, "DST", fmt::format("`{}`, a folder without config.json", destination),
+    return fail(ErrorCode::kInvalidInput, where, "DST",
+                fmt::format("`{}`, a folder without config.json", destination),
                 "an empty folder or a checkpoint", "--force replaces no other folder");
   return {};
 }

@@ -47,14 +47,15 @@ Result<int> run_detokenize(Arguments arguments, Context& context) {
   if (parsed == Parsed::kHelpShown) return 0;
   if (const int inputs = app.given("--ids") + app.given("--jsonl"); inputs != 1)
     return fail(ErrorCode::kInvalidInput, "cli.detokenize", "input",
-                fmt::format("{} of --ids, --jsonl", inputs),
-                "exactly one of them");
+                fmt::format("{} of --ids, --jsonl", inputs), "exactly one of them");
   PACKSTONE_TRY(const Tokenizer tokenizer, load_tokenizer(model));
   if (app.given("--jsonl")) {
-    PACKSTONE_CHECK_OK(each_json_line("detokenize", lines, context, [&](const Json& line) -> Result<Json> {
-      PACKSTONE_TRY(const std::vector<std::int32_t> ids, json_ids("detokenize", line, tokenizer.size()));
-      return Json{{"text", tokenizer.decode(ids)}};
-    }));
+    PACKSTONE_CHECK_OK(
+        each_json_line("detokenize", lines, context, [&](const Json& line) -> Result<Json> {
+          PACKSTONE_TRY(const std::vector<std::int32_t> ids,
+                        json_ids("detokenize", line, tokenizer.size()));
+          return Json{{"text", tokenizer.decode(ids)}};
+        }));
     return 0;
   }
   PACKSTONE_TRY(const std::vector<std::int32_t> ids, parse_ids(ids_text, tokenizer));

@@ -31,8 +31,8 @@ bool equal_planes(const PackedWeight& a, const PackedWeight& b) {
 
 // Storage is equal: the same planes, read by the same rules.
 bool equal_storage(const CheckpointTensor& a, const CheckpointTensor& b) {
-  return a.row_order == b.row_order && a.order_head_dim == b.order_head_dim && a.value_rule == b.value_rule &&
-         equal_planes(a.weight, b.weight);
+  return a.row_order == b.row_order && a.order_head_dim == b.order_head_dim &&
+         a.value_rule == b.value_rule && equal_planes(a.weight, b.weight);
 }
 
 // Values in Hugging Face order; a vector's order is over its values. With `multiplier`, what a
@@ -40,9 +40,10 @@ bool equal_storage(const CheckpointTensor& a, const CheckpointTensor& b) {
 std::vector<float> vector_values(const CheckpointTensor& tensor, bool multiplier) {
   std::vector<float> values = decode_all(tensor.weight);
   const std::vector<std::int32_t> rows = tensor.stored_rows();
-  if (rows.size() == values.size() && tensor.weight.shape().rows == 1) {
+  if (rows.size() == values.size()) {
     std::vector<float> ordered(values.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) ordered[i] = values[static_cast<std::size_t>(rows[i])];
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      ordered[i] = values[static_cast<std::size_t>(rows[i])];
     values = std::move(ordered);
   }
   if (multiplier) apply_rule(values, {tensor.value_rule, ValueRule::kPlusOne});
@@ -68,10 +69,14 @@ ValueComparison compare_vectors(const CheckpointTensor& a, const CheckpointTenso
   return result;
 }
 
-void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& context, DiffReport& report) {
+void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& context,
+                 DiffReport& report) {
   if (a.shape != b.shape) {
-    report.different.push_back({a.name, std::numeric_limits<double>::infinity(), {},
-                                fmt::format("shapes {} and {}", json_line(a.shape), json_line(b.shape))});
+    report.different.push_back(
+        {a.name,
+         std::numeric_limits<double>::infinity(),
+         {},
+         fmt::format("shapes {} and {}", json_line(a.shape), json_line(b.shape))});
     return;
   }
   if (equal_storage(a, b)) {
@@ -79,7 +84,7 @@ void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& 
     return;
   }
   const ValueComparison comparison =
-      a.weight.shape().rows == 1
+      a.shape.size() == 1
           ? compare_vectors(a, b)
           : compare_values(a.weight, a.stored_rows(), b.weight, b.stored_rows(), context.pool());
   if (comparison.same_values)
@@ -118,26 +123,30 @@ void print_diff(std::ostream& out, const DiffReport& report) {
     if (difference.at.empty())
       out << ": " << difference.note << '\n';
     else
-      out << fmt::format(": largest difference {:.9g} at row {}, column {}\n", difference.max_abs, difference.at[0],
-                         difference.at[1]);
+      out << fmt::format(": largest difference {:.9g} at row {}, column {}\n", difference.max_abs,
+                         difference.at[0], difference.at[1]);
   }
   for (const std::string& name : report.only_in_a) out << "only in A: " << name << '\n';
   for (const std::string& name : report.only_in_b) out << "only in B: " << name << '\n';
-  out << fmt::format("{} tensors: {} same bytes, {} same values, {} different, {} only in A, {} only in B\n",
-                     report.same_bytes.size() + report.same_values.size() + report.different.size() +
-                         report.only_in_a.size() + report.only_in_b.size(),
-                     report.same_bytes.size(), report.same_values.size(), report.different.size(),
-                     report.only_in_a.size(), report.only_in_b.size());
+  out << fmt::format(
+      "{} tensors: {} same bytes, {} same values, {} different, {} only in A, {} only in B\n",
+      report.same_bytes.size() + report.same_values.size() + report.different.size() +
+          report.only_in_a.size() + report.only_in_b.size(),
+      report.same_bytes.size(), report.same_values.size(), report.different.size(),
+      report.only_in_a.size(), report.only_in_b.size());
 }
 
 }  // namespace
 
 Result<int> run_diff(Arguments arguments, Context& context) {
   Options app("diff",
-              "Compares two models by tensor names, in any containers: the same stored bytes, the same values, or "
-               "the largest difference and where (row and column in Hugging Face order). Exit 3 when a value "
-               "differs or a tensor is missing. In --json same_bytes counts the tensors whose storage is equal "
-               "and same_values those whose values are equal, the former included.");
+              "Compares two models by tensor names, in any containers: the same stored bytes, the "
+              "same values, or "
+              "the largest difference and where (row and column in Hugging Face order). Exit 3 "
+              "when a value "
+              "differs or a tensor is missing. In --json same_bytes counts the tensors whose "
+              "storage is equal "
+              "and same_values those whose values are equal, the former included.");
   std::string path_a, path_b;
   app.positional("A", path_a, "GGUF file or folder");
   app.positional("B", path_b, "GGUF file or folder");
@@ -145,6 +154,8 @@ Result<int> run_diff(Arguments arguments, Context& context) {
   if (parsed == Parsed::kHelpShown) return 0;
   PACKSTONE_TRY(const Checkpoint a, open_checkpoint(path_a));
   PACKSTONE_TRY(const Checkpoint b, open_checkpoint(path_b));
+  PACKSTONE_CHECK_OK(require_supported(a, "cli.diff"));
+  PACKSTONE_CHECK_OK(require_supported(b, "cli.diff"));
   DiffReport report;
   Progress progress(context, "comparing", a.bytes());
   for (const CheckpointTensor& tensor : a.tensors) {
@@ -163,7 +174,8 @@ Result<int> run_diff(Arguments arguments, Context& context) {
     print_json(context.out, diff_json(report));
   else
     print_diff(context.out, report);
-  const bool same = report.different.empty() && report.only_in_a.empty() && report.only_in_b.empty();
+  const bool same =
+      report.different.empty() && report.only_in_a.empty() && report.only_in_b.empty();
   return same ? 0 : 3;
 }
 

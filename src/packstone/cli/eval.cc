@@ -22,8 +22,10 @@ struct EvalCall {
     app.positional("MODEL", model, "GGUF file or folder");
     app.required("--text", text_path, "the text to score, UTF-8");
     app.number("--context", options.context, 2, kMax, "tokens of a window; default 512");
-    app.number("--stride", options.stride, 1, kMax, "tokens between windows' starts; default the window");
-    app.number("--from", options.from, 0, kMax, "first scored position of a window; default half of it");
+    app.number("--stride", options.stride, 1, kMax,
+               "tokens between windows' starts; default the window");
+    app.number("--from", options.from, 0, kMax,
+               "first scored position of a window; default half of it");
   }
 };
 
@@ -34,11 +36,15 @@ struct EvalText {
   std::string sha256;
 };
 
-Result<EvalText> read_eval_text(const std::string& path, const Tokenizer& tokenizer, EvalOptions& options) {
+Result<EvalText> read_eval_text(const std::string& path, const Tokenizer& tokenizer,
+                                EvalOptions& options) {
   PACKSTONE_TRY(const std::string text, read_user_text(path));
-  EvalText result{tokenizer.encode(text, {.parse_special = false, .add_special = false}), sha256_text(text)};
-  const std::vector<std::int32_t> probe = tokenizer.encode("", {.parse_special = false, .add_special = true});
-  if (!probe.empty() && tokenizer.bos() && probe.front() == *tokenizer.bos()) options.bos = tokenizer.bos();
+  EvalText result{tokenizer.encode(text, {.parse_special = false, .add_special = false}),
+                  sha256_text(text)};
+  const std::vector<std::int32_t> probe =
+      tokenizer.encode("", {.parse_special = false, .add_special = true});
+  if (!probe.empty() && tokenizer.bos() && probe.front() == *tokenizer.bos())
+    options.bos = tokenizer.bos();
   return result;
 }
 
@@ -62,10 +68,12 @@ class WindowProgress {
 Status check_window(const EvalCall& call, std::int64_t model_context, std::string_view command) {
   if (call.options.context <= model_context) return {};
   return fail(ErrorCode::kInvalidInput, fmt::format("cli.{}", command), "--context",
-              fmt::format("{}", call.options.context), fmt::format("at most the model's {}", model_context));
+              fmt::format("{}", call.options.context),
+              fmt::format("at most the model's {}", model_context));
 }
 
-Json ppl_json(const PerplexityResult& result, const EvalCall& call, const EvalText& text, const std::string& model_sha) {
+Json ppl_json(const PerplexityResult& result, const EvalCall& call, const EvalText& text,
+              const std::string& model_sha) {
   Json json;
   json["ppl"] = result.ppl;
   json["nll_mean"] = result.nll_mean;
@@ -83,19 +91,21 @@ Json ppl_json(const PerplexityResult& result, const EvalCall& call, const EvalTe
 Result<int> run_ppl(EvalCall& call, Context& context) {
   PACKSTONE_TRY(LoadedModel loaded, load_model(call.model, {}, context));
   PACKSTONE_CHECK_OK(check_window(call, loaded.model.config().context, "eval_ppl"));
-  PACKSTONE_TRY(const EvalText text, read_eval_text(call.text_path, loaded.tokenizer, call.options));
+  PACKSTONE_TRY(const EvalText text,
+                read_eval_text(call.text_path, loaded.tokenizer, call.options));
   WindowProgress progress(context);
-  PACKSTONE_TRY(const PerplexityResult result,
-                perplexity(loaded.model, text.tokens, call.options, progress.function(), &context.cancel));
+  PACKSTONE_TRY(const PerplexityResult result, perplexity(loaded.model, text.tokens, call.options,
+                                                          progress.function(), &context.cancel));
   PACKSTONE_TRY(const std::string sha, model_sha256(loaded.model.checkpoint()));
   const Json json = ppl_json(result, call, text, sha);
   if (context.json) {
     print_json(context.out, json);
     return 0;
   }
-  context.out << fmt::format("perplexity {:.4f} ({} tokens in {} windows of {}; nll {:.6f} +- {:.6f}; {})\n", result.ppl,
-                             result.scored, result.windows, call.options.context, result.nll_mean, result.nll_error,
-                             kNumerics);
+  context.out << fmt::format(
+      "perplexity {:.4f} ({} tokens in {} windows of {}; nll {:.6f} +- {:.6f}; {})\n", result.ppl,
+      result.scored, result.windows, call.options.context, result.nll_mean, result.nll_error,
+      kNumerics);
   context.out << fmt::format("text sha256  {}\nmodel sha256 {}\n", text.sha256, sha);
   return 0;
 }
@@ -105,15 +115,18 @@ Result<int> run_kld(EvalCall& call, Context& context) {
   PACKSTONE_TRY(LoadedModel against, load_model(call.against, {}, context));
   PACKSTONE_CHECK_OK(check_window(call, loaded.model.config().context, "eval_kld"));
   PACKSTONE_CHECK_OK(check_window(call, against.model.config().context, "eval_kld"));
-  PACKSTONE_TRY(const EvalText text, read_eval_text(call.text_path, loaded.tokenizer, call.options));
+  PACKSTONE_TRY(const EvalText text,
+                read_eval_text(call.text_path, loaded.tokenizer, call.options));
   EvalOptions other_options = call.options;
-  PACKSTONE_TRY(const EvalText other, read_eval_text(call.text_path, against.tokenizer, other_options));
+  PACKSTONE_TRY(const EvalText other,
+                read_eval_text(call.text_path, against.tokenizer, other_options));
   if (text.tokens != other.tokens || call.options.bos != other_options.bos)
-    return fail(ErrorCode::kInvalidInput, "cli.eval_kld", "--against", "a model that reads the text as other tokens",
-                "the same tokenizer in both");
+    return fail(ErrorCode::kInvalidInput, "cli.eval_kld", "--against",
+                "a model that reads the text as other tokens", "the same tokenizer in both");
   WindowProgress progress(context);
-  PACKSTONE_TRY(const DivergenceResult result, divergence(loaded.model, against.model, text.tokens, call.options,
-                                                          progress.function(), &context.cancel));
+  PACKSTONE_TRY(const DivergenceResult result,
+                divergence(loaded.model, against.model, text.tokens, call.options,
+                           progress.function(), &context.cancel));
   PACKSTONE_TRY(const std::string sha, model_sha256(loaded.model.checkpoint()));
   PACKSTONE_TRY(const std::string against_sha, model_sha256(against.model.checkpoint()));
   Json json;
@@ -131,12 +144,13 @@ Result<int> run_kld(EvalCall& call, Context& context) {
     print_json(context.out, json);
     return 0;
   }
-  context.out << fmt::format("KL divergence mean {:.6f}, 99 % {:.6f}, largest {:.6f} nats; top-1 agreement {:.2f} %\n"
-                             "perplexity {:.4f}, of the other model {:.4f} ({} tokens)\n"
-                             "text sha256          {}\nmodel sha256         {}\nother model's sha256 {}\n",
-                             result.kld_mean, result.kld_p99, result.kld_max, 100 * result.top1_agreement,
-                             result.perplexity.ppl, result.perplexity_against.ppl, result.perplexity.scored, text.sha256,
-                             sha, against_sha);
+  context.out << fmt::format(
+      "KL divergence mean {:.6f}, 99 % {:.6f}, largest {:.6f} nats; top-1 agreement {:.2f} %\n"
+      "perplexity {:.4f}, of the other model {:.4f} ({} tokens)\n"
+      "text sha256          {}\nmodel sha256         {}\nother model's sha256 {}\n",
+      result.kld_mean, result.kld_p99, result.kld_max, 100 * result.top1_agreement,
+      result.perplexity.ppl, result.perplexity_against.ppl, result.perplexity.scored, text.sha256,
+      sha, against_sha);
   return 0;
 }
 
@@ -144,8 +158,9 @@ Result<int> run_kld(EvalCall& call, Context& context) {
 
 Result<int> run_eval_ppl(Arguments arguments, Context& context) {
   Options app("eval ppl",
-              "Perplexity of a text. The text is tokenized once and cut into windows; each is scored from its second "
-               "half on, as llama.cpp's perplexity does (--stride and --from change that).");
+              "Perplexity of a text. The text is tokenized once and cut into windows; each is "
+              "scored from its second "
+              "half on, as llama.cpp's perplexity does (--stride and --from change that).");
   EvalCall call;
   call.add(app);
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
@@ -155,8 +170,9 @@ Result<int> run_eval_ppl(Arguments arguments, Context& context) {
 
 Result<int> run_eval_kld(Arguments arguments, Context& context) {
   Options app("eval kld",
-              "Kullback-Leibler divergence of MODEL from --against (the original) in nats per scored token, top-1 "
-               "agreement, and both perplexities, on the windows of eval ppl.");
+              "Kullback-Leibler divergence of MODEL from --against (the original) in nats per "
+              "scored token, top-1 "
+              "agreement, and both perplexities, on the windows of eval ppl.");
   EvalCall call;
   call.add(app);
   app.required("--against", call.against, "the original model");

@@ -19,7 +19,8 @@ struct LogitsCall {
   bool force = false;
 };
 
-Result<std::vector<std::int32_t>> input_tokens(const LogitsCall& call, const Checkpoint& checkpoint) {
+Result<std::vector<std::int32_t>> input_tokens(const LogitsCall& call,
+                                               const Checkpoint& checkpoint) {
   if (call.tokens_path.empty()) {
     PACKSTONE_TRY(const std::string text, read_user_text(call.text_path));
     PACKSTONE_TRY(const Tokenizer tokenizer, checkpoint_tokenizer(checkpoint));
@@ -28,15 +29,16 @@ Result<std::vector<std::int32_t>> input_tokens(const LogitsCall& call, const Che
   PACKSTONE_TRY(const std::string text, read_user_text(call.tokens_path));
   const std::optional<Json> json = parse_user_json(text);
   if (!json)
-    return fail(ErrorCode::kInvalidInput, "cli.eval_logits", call.tokens_path, "no JSON", "a JSON array of ids");
+    return fail(ErrorCode::kInvalidInput, "cli.eval_logits", call.tokens_path, "no JSON",
+                "a JSON array of ids");
   return json_ids("eval_logits", *json, checkpoint.config.vocab);
 }
 
 Status check_out(const LogitsCall& call) {
   std::error_code error;
   if (!std::filesystem::exists(call.out, error) || call.force) return {};
-  return fail(ErrorCode::kInvalidInput, "cli.eval_logits", "--out", fmt::format("`{}`, which exists", call.out),
-              "a new name", "--force replaces it");
+  return fail(ErrorCode::kInvalidInput, "cli.eval_logits", "--out",
+              fmt::format("`{}`, which exists", call.out), "a new name", "--force replaces it");
 }
 
 Result<int> run_call(const LogitsCall& call, Context& context) {
@@ -59,7 +61,9 @@ Result<int> run_call(const LogitsCall& call, Context& context) {
   PACKSTONE_CHECK_OK(file.commit());
   progress.finish();
   if (context.json)
-    print_json(context.out, Json{{"out", call.out}, {"tokens", count}, {"vocab", vocab}, {"numerics", kNumerics}});
+    print_json(
+        context.out,
+        Json{{"out", call.out}, {"tokens", count}, {"vocab", vocab}, {"numerics", kNumerics}});
   else
     context.out << fmt::format("{}: float32 [{}, {}]\n", call.out, count, vocab);
   return 0;
@@ -69,8 +73,9 @@ Result<int> run_call(const LogitsCall& call, Context& context) {
 
 Result<int> run_eval_logits(Arguments arguments, Context& context) {
   Options app("eval logits",
-              "Writes the float32 logits [tokens, vocab] of one sequence as a NumPy file. --tokens are taken as they "
-               "are; --text is read as the model's tokenizer does.");
+              "Writes the float32 logits [tokens, vocab] of one sequence as a NumPy file. --tokens "
+              "are taken as they "
+              "are; --text is read as the model's tokenizer does.");
   LogitsCall call;
   app.positional("MODEL", call.model, "GGUF file or folder");
   app.text("--tokens", call.tokens_path, "a file with a JSON array of ids");

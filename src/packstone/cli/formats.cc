@@ -29,9 +29,11 @@ std::vector<std::string> exact_targets(FormatId id) {
   std::vector<std::string> names;
   for (FormatId target : all_formats()) {
     if (target == id) continue;
-    const TranscodePlan plan = header_verdict(id, kSample, sample_params(id), TranscodeTarget{target, 0, std::nullopt});
+    const TranscodePlan plan =
+        header_verdict(id, kSample, sample_params(id), TranscodeTarget{target, 0, std::nullopt});
     const std::string name(format_info(target).layout);
-    if (plan.verdict != Verdict::kRefused && (names.empty() || names.back() != name)) names.push_back(name);
+    if (plan.verdict != Verdict::kRefused && (names.empty() || names.back() != name))
+      names.push_back(name);
   }
   return names;
 }
@@ -55,19 +57,21 @@ Json format_row(FormatId id) {
 
 void print_row(std::ostream& out, const Json& row) {
   std::string groups, exact;
-  for (const Json& size : row["group_sizes"]) groups += fmt::format("{}{}", groups.empty() ? "" : ",", size.get<std::int64_t>());
+  for (const Json& size : row["group_sizes"])
+    groups += fmt::format("{}{}", groups.empty() ? "" : ",", size.get<std::int64_t>());
   for (const Json& name : row["exact_to"]) exact += " " + name.get<std::string>();
-  out << fmt::format("{:<12}{:>5}{:>8.3f}  {:<11}{}\n", row["name"].get<std::string>(), row["bits"].get<int>(),
-                     row["bits_per_weight"].get<double>(), groups, exact);
+  out << fmt::format("{:<12}{:>5}{:>8.3f}  {:<11}{}\n", row["name"].get<std::string>(),
+                     row["bits"].get<int>(), row["bits_per_weight"].get<double>(), groups, exact);
 }
 
 }  // namespace
 
 Result<int> run_formats(Arguments arguments, Context& context) {
-  Options app("formats",
-              "The table of layouts. Every one is read, written, and run on the CPU from its packed "
-               "bytes; none on CUDA in this build. `exact to` names the layouts to which a convert "
-               "can keep every value, as far as headers tell.");
+  Options app(
+      "formats",
+      "The table of layouts. Every one is read, written, and run on the CPU from its packed "
+      "bytes; none on CUDA in this build. `exact to` names the layouts to which a convert "
+      "can keep every value, as far as headers tell.");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
   Json table = Json::array();
@@ -76,7 +80,8 @@ Result<int> run_formats(Arguments arguments, Context& context) {
     print_json(context.out, table);
     return 0;
   }
-  context.out << fmt::format("{:<12}{:>5}{:>8}  {:<11} {}\n", "layout", "bits", "b/w", "groups", "exact to");
+  context.out << fmt::format("{:<12}{:>5}{:>8}  {:<11} {}\n", "layout", "bits", "b/w", "groups",
+                             "exact to");
   for (const Json& row : table) print_row(context.out, row);
   return 0;
 }

@@ -1,4 +1,6 @@
 // packstone generate: text from packed weights.
+#include "packstone/model/generate.h"
+
 #include <chrono>
 #include <set>
 
@@ -7,7 +9,6 @@
 #include "packstone/cli/model_options.h"
 #include "packstone/cli/output.h"
 #include "packstone/cli/process.h"
-#include "packstone/model/generate.h"
 
 namespace packstone::cli {
 namespace {
@@ -37,8 +38,8 @@ Status fit_context(GenerateCall& call, std::int64_t prompt, std::int64_t model_c
     return fail(ErrorCode::kInvalidInput, "cli.generate", "--context", fmt::format("{}", context),
                 fmt::format("at most the model's {}", model_context));
   if (prompt > context)
-    return fail(ErrorCode::kInvalidInput, "cli.generate", "prompt", fmt::format("{} tokens", prompt),
-                fmt::format("at most {}", context),
+    return fail(ErrorCode::kInvalidInput, "cli.generate", "prompt",
+                fmt::format("{} tokens", prompt), fmt::format("at most {}", context),
                 call.context > 0 ? "--context makes room" : "the model reads no more");
   call.options.tokens_max = std::min(call.options.tokens_max, context - prompt + 1);
   return {};
@@ -69,15 +70,17 @@ class TextSink {
   std::string text_;
 };
 
-void print_speed(Context& context, std::size_t prompt, const GenerateResult& result, const Timing& timing) {
-  context.err << fmt::format("prompt {} tokens, {:.1f} tokens/s; answer {} tokens, {:.1f} tokens/s; first token "
-                             "after {:.3f} s; peak memory {}; {}\n",
-                             prompt, timing.prefill_per_s, result.tokens.size(), timing.decode_per_s,
-                             timing.first_token_seconds, bytes_text(peak_rss_bytes()), result.finish_reason);
+void print_speed(Context& context, std::size_t prompt, const GenerateResult& result,
+                 const Timing& timing) {
+  context.err << fmt::format(
+      "prompt {} tokens, {:.1f} tokens/s; answer {} tokens, {:.1f} tokens/s; first token "
+      "after {:.3f} s; peak memory {}; {}\n",
+      prompt, timing.prefill_per_s, result.tokens.size(), timing.decode_per_s,
+      timing.first_token_seconds, bytes_text(peak_rss_bytes()), result.finish_reason);
 }
 
-Json result_json(const std::string& text, const std::vector<std::int32_t>& prompt, const GenerateResult& result,
-                 const Timing& timing) {
+Json result_json(const std::string& text, const std::vector<std::int32_t>& prompt,
+                 const GenerateResult& result, const Timing& timing) {
   Json json;
   json["text"] = text;
   json["tokens"] = result.tokens;
@@ -107,8 +110,8 @@ Result<int> run_call(GenerateCall& call, Context& context) {
     sink.push(id);
   };
   PACKSTONE_TRY(const GenerateResult result,
-                generate(loaded.model, prompt, std::min(loaded.tokenizer.size(), config.vocab), call.options, on_token,
-                         &context.cancel));
+                generate(loaded.model, prompt, std::min(loaded.tokenizer.size(), config.vocab),
+                         call.options, on_token, &context.cancel));
   const std::string text = sink.finish();
   timing.prefill_per_s = rate(static_cast<double>(prompt.size()), result.prefill_seconds);
   timing.decode_per_s = rate(static_cast<double>(result.tokens.size()) - 1, result.decode_seconds);
@@ -123,9 +126,11 @@ Result<int> run_call(GenerateCall& call, Context& context) {
 }  // namespace
 
 Result<int> run_generate(Arguments arguments, Context& context) {
-  Options app("generate",
-              "Text from a model's packed weights. The prompt is read as the model's tokenizer does (special tokens "
-               "written in it count). The same seed gives the same text, for any number of threads.");
+  Options app(
+      "generate",
+      "Text from a model's packed weights. The prompt is read as the model's tokenizer does "
+      "(special tokens "
+      "written in it count). The same seed gives the same text, for any number of threads.");
   GenerateCall call;
   SamplerOptions& sampler = call.options.sampler;
   std::string kv_type = "f32";
@@ -145,7 +150,8 @@ Result<int> run_generate(Arguments arguments, Context& context) {
   if (parsed == Parsed::kHelpShown) return 0;
   for (const char* option : {"--top-p", "--top-k", "--min-p"})
     if (sampler.temperature == 0 && app.given(option))
-      return no_effect("cli.generate", option, "--temp is 0, so nothing is drawn", "--temp 0.8 draws");
+      return no_effect("cli.generate", option, "--temp is 0, so nothing is drawn",
+                       "--temp 0.8 draws");
   PACKSTONE_TRY(call.load.kv_type, parse_kv_type("generate", kv_type));
   return run_call(call, context);
 }

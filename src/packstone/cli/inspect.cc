@@ -39,48 +39,54 @@ Inspection from_checkpoint(const Checkpoint& checkpoint) {
                            layout_text(tensor.weight.id(), tensor.weight.params()), tensor.shape,
                            tensor.weight.bytes(), element_count(tensor.shape)});
   result.problems = checkpoint.problems;
+  for (const UnsupportedTensor& tensor : checkpoint.unsupported) {
+    result.rows.push_back({tensor.name, tensor.type, tensor.type, tensor.shape, tensor.bytes,
+                           element_count(tensor.shape)});
+    result.problems.push_back(
+        fmt::format("{}: type {} has no format in this build", tensor.name, tensor.type));
+  }
   for (const std::string& name : checkpoint.unbound)
-    result.problems.push_back(fmt::format("{}: no rule of the architecture names this tensor", name));
+    result.problems.push_back(
+        fmt::format("{}: no rule of the architecture names this tensor", name));
   return result;
 }
 
-Inspection from_views(const std::vector<TensorView>& views, std::string architecture, const Error& why) {
+Inspection from_views(const std::vector<TensorView>& views, std::string architecture,
+                      const Error& why) {
   Inspection result;
   result.architecture = std::move(architecture);
   for (const TensorView& view : views)
-    result.rows.push_back({view.name, std::string(view.type->name), std::string(view.type->name), view.shape,
-                           view.bytes.size(), element_count(view.shape)});
+    result.rows.push_back({view.name, std::string(view.type->name), std::string(view.type->name),
+                           view.shape, view.bytes.size(), element_count(view.shape)});
   result.problems.push_back(why.message);
   return result;
 }
 
-// The container alone, when no architecture of this build fits; `why` becomes a problem.
-Result<Inspection> from_container(const fs::path& path, const Error& why) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) {
-    Result<SafetensorsSet> set = open_safetensors_folder(path);
-    if (!set) return std::unexpected(set.error().code == ErrorCode::kNotFound ? why : set.error());
-    return from_views(set->tensors, "unknown", why);
+std::string raw_architecture(const RawCheckpoint& raw) {
+  if (raw.container == ContainerKind::kGguf) {
+    const Result<std::optional<std::string>> name = raw.gguf.text("general.architecture");
+    return name && *name ? **name : "unknown";
   }
-  if (path.extension() == ".safetensors") {
-    PACKSTONE_TRY(const SafetensorsSet set, open_safetensors(path));
-    return from_views(set.tensors, "unknown", why);
-  }
-  PACKSTONE_TRY(const GgufFile file, open_gguf(path));
-  PACKSTONE_TRY(const std::optional<std::string> architecture, file.text("general.architecture"));
-  return from_views(file.tensors, architecture.value_or("unknown"), why);
+  if (!raw.config_json.is_object()) return "unknown";
+  const auto type = raw.config_json.find("model_type");
+  return type != raw.config_json.end() && type->is_string() ? type->get<std::string>() : "unknown";
 }
 
+// A model that no architecture of this build fits is shown as its container has it; why it does not
+// fit is its problem.
 Result<Inspection> inspect(const fs::path& path) {
   Result<Checkpoint> checkpoint = open_checkpoint(path);
   if (checkpoint) return from_checkpoint(*checkpoint);
   const Error& why = checkpoint.error();
   std::error_code error;
-  const bool exists = fs::exists(path, error);
-  const bool plain_file = exists && path.extension() == ".safetensors";
-  if (exists && (plain_file || why.code == ErrorCode::kUnsupported || why.code == ErrorCode::kNotFound))
-    return from_container(path, why);
-  return std::unexpected(why);
+  if (path.extension() == ".safetensors" && fs::is_regular_file(path, error)) {
+    PACKSTONE_TRY(const SafetensorsSet set, open_safetensors(path));
+    return from_views(set.tensors, "unknown", why);
+  }
+  const bool other_model = why.code == ErrorCode::kUnsupported || why.code == ErrorCode::kNotFound;
+  if (!other_model || !fs::exists(path, error)) return std::unexpected(why);
+  PACKSTONE_TRY(const RawCheckpoint raw, open_raw(path));
+  return from_views(raw.tensors, raw_architecture(raw), why);
 }
 
 // The layout that holds most of the packed bytes; of a model without packed tensors, most of all.
@@ -108,7 +114,8 @@ Json inspection_json(const Inspection& inspection) {
     tensor["layout"] = row.layout;
     tensor["shape"] = row.shape;
     tensor["bytes"] = row.bytes;
-    tensor["bits_per_weight"] = row.elements > 0 ? 8 * static_cast<double>(row.bytes) / row.elements : 0.0;
+    tensor["bits_per_weight"] =
+        row.elements > 0 ? 8 * static_cast<double>(row.bytes) / row.elements : 0.0;
     tensor["detail"] = row.detail;
     tensors.push_back(std::move(tensor));
   }
@@ -124,15 +131,17 @@ Json inspection_json(const Inspection& inspection) {
 }
 
 void print_inspection(std::ostream& out, const Json& json) {
-  out << fmt::format("architecture     {}\nlayout           {}\nparameters       {}\nbytes            {} ({})\n"
-                     "bits per weight  {:.3f}\n\n",
-                     json["architecture"].get<std::string>(), json["layout"].get<std::string>(),
-                     json["parameters"].get<std::uint64_t>(), json["bytes"].get<std::uint64_t>(),
-                     bytes_text(json["bytes"].get<std::uint64_t>()), json["bits_per_weight"].get<double>());
+  out << fmt::format(
+      "architecture     {}\nlayout           {}\nparameters       {}\nbytes            {} ({})\n"
+      "bits per weight  {:.3f}\n\n",
+      json["architecture"].get<std::string>(), json["layout"].get<std::string>(),
+      json["parameters"].get<std::uint64_t>(), json["bytes"].get<std::uint64_t>(),
+      bytes_text(json["bytes"].get<std::uint64_t>()), json["bits_per_weight"].get<double>());
   for (const Json& tensor : json["tensors"])
     out << fmt::format("{:<56} {:<30} {:<18} {:>12} {:>7.3f}\n", tensor["name"].get<std::string>(),
                        tensor["detail"].get<std::string>(), json_line(tensor["shape"]),
-                       tensor["bytes"].get<std::uint64_t>(), tensor["bits_per_weight"].get<double>());
+                       tensor["bytes"].get<std::uint64_t>(),
+                       tensor["bits_per_weight"].get<double>());
   out << fmt::format("\n{} problems\n", json["problems"].size());
   for (const Json& problem : json["problems"]) out << "  " << problem.get<std::string>() << '\n';
 }
@@ -141,8 +150,9 @@ void print_inspection(std::ostream& out, const Json& json) {
 
 Result<int> run_inspect(Arguments arguments, Context& context) {
   Options app("inspect",
-              "What a model is: architecture, size, and every tensor with layout, shape, bytes and bits per "
-               "weight; then all problems found. A damaged container is exit 4.");
+              "What a model is: architecture, size, and every tensor with layout, shape, bytes and "
+              "bits per "
+              "weight; then all problems found. A damaged container is exit 4.");
   std::string path;
   app.positional("PATH", path, "GGUF file, or folder in Hugging Face or MLX layout");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));

@@ -1,8 +1,9 @@
 #include "packstone/cli/interrupt.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <thread>
-#include <unistd.h>
 
 #include "packstone/container/output_file.h"
 

@@ -16,7 +16,8 @@ std::optional<Json> parse_user_json(std::string_view text) {
   return value;
 }
 
-Result<std::vector<std::int32_t>> json_ids(std::string_view command, const Json& value, std::int64_t vocab) {
+Result<std::vector<std::int32_t>> json_ids(std::string_view command, const Json& value,
+                                           std::int64_t vocab) {
   const std::string where = fmt::format("cli.{}", command);
   if (!value.is_array())
     return fail(ErrorCode::kInvalidInput, where, "ids", value.type_name(), "a JSON array of ids");
@@ -27,8 +28,8 @@ Result<std::vector<std::int32_t>> json_ids(std::string_view command, const Json&
                       !(item.is_number_unsigned() && item.get<std::uint64_t>() > INT64_MAX) &&
                       item.get<std::int64_t>() >= 0 && item.get<std::int64_t>() < vocab;
     if (!fits)
-      return fail(ErrorCode::kInvalidInput, where, fmt::format("id {}", ids.size()), json_line(item),
-                  fmt::format("an id in [0, {})", vocab));
+      return fail(ErrorCode::kInvalidInput, where, fmt::format("id {}", ids.size()),
+                  json_line(item), fmt::format("an id in [0, {})", vocab));
     ids.push_back(item.get<std::int32_t>());
   }
   return ids;

@@ -18,7 +18,8 @@ Status each_json_line(std::string_view command, const std::string& path, Context
                       const std::function<Result<Json>(const Json&)>& f);
 
 // The ids of a JSON array. Errors: kInvalidInput for anything else, or an id out of [0, vocab).
-Result<std::vector<std::int32_t>> json_ids(std::string_view command, const Json& value, std::int64_t vocab);
+Result<std::vector<std::int32_t>> json_ids(std::string_view command, const Json& value,
+                                           std::int64_t vocab);
 
 // Parses a JSON text from the user; nothing when it is not JSON or nested too deeply.
 std::optional<Json> parse_user_json(std::string_view text);

@@ -10,9 +10,9 @@ namespace {
 // Layouts of the design that this build does not have: their names are valid, so the answer is
 // "not supported" and not "no such layout".
 constexpr std::string_view kAbsent[] = {
-    "mlx-mxfp4", "mlx-mxfp8", "mlx-nvfp4", "gptq",     "gptq_v2", "gptq_p",   "marlin",
-    "bitblas",   "awq-gemm",  "awq-gemv",  "awq-gemv_fast", "llm-awq", "mxfp4", "qqq",
-    "paroquant", "exl3",      "fp8",       "bnb-nf4",  "bnb-fp4", "bnb-int8", "ct-pack"};
+    "mlx-mxfp4", "mlx-mxfp8", "mlx-nvfp4", "gptq",          "gptq_v2", "gptq_p",   "marlin",
+    "bitblas",   "awq-gemm",  "awq-gemv",  "awq-gemv_fast", "llm-awq", "mxfp4",    "qqq",
+    "paroquant", "exl3",      "fp8",       "bnb-nf4",       "bnb-fp4", "bnb-int8", "ct-pack"};
 
 // The mixes of llama-quantize: recipes over several layouts, not layouts.
 constexpr std::string_view kMixes[] = {"gguf:Q2_K_S", "gguf:Q3_K_S", "gguf:Q3_K_M", "gguf:Q3_K_L",
@@ -32,13 +32,20 @@ bool contains(std::span<const std::string_view> list, std::string_view name) {
 
 std::vector<FormatId> all_formats() {
   std::vector<FormatId> ids;
-  for (std::size_t i = 0; i < kFormatCount; ++i) ids.push_back(FormatId{static_cast<std::uint16_t>(i)});
+  for (std::size_t i = 0; i < kFormatCount; ++i)
+    ids.push_back(FormatId{static_cast<std::uint16_t>(i)});
   return ids;
 }
 
-bool is_float_format(FormatId id) { return format_info(id).scheme == SchemeKind::kFloat; }
-bool is_mlx_format(FormatId id) { return format_info(id).layout == "mlx-affine"; }
-bool is_gguf_format(FormatId id) { return format_info(id).layout.starts_with("gguf:"); }
+bool is_float_format(FormatId id) {
+  return format_info(id).scheme == SchemeKind::kFloat;
+}
+bool is_mlx_format(FormatId id) {
+  return format_info(id).layout == "mlx-affine";
+}
+bool is_gguf_format(FormatId id) {
+  return format_info(id).layout.starts_with("gguf:");
+}
 
 std::optional<FormatId> mlx_format(int bits) {
   for (FormatId id : all_formats())
@@ -86,11 +93,13 @@ Result<LayoutTarget> parse_layout(std::string_view command, std::string_view tex
     }
   }
   if (contains(kMixes, text))
-    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to", fmt::format("`{}`", text),
-                "one layout", "a mix of layouts is no target in this build");
+    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
+                fmt::format("`{}`", text), "one layout",
+                "a mix of layouts is no target in this build");
   if (contains(kAbsent, text))
-    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to", fmt::format("`{}`", text),
-                "a layout of this build", "`packstone formats` lists them");
+    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
+                fmt::format("`{}`", text), "a layout of this build",
+                "`packstone formats` lists them");
   return no_choice(fmt::format("cli.{}", command), "--to", text, choices);
 }
 
@@ -98,7 +107,8 @@ std::vector<FormatId> candidate_formats(const LayoutTarget& target, const Packed
   if (!target.format) {
     std::vector<FormatId> ids;
     for (FormatId id : all_formats())
-      if (is_mlx_format(id) && format_info(id).code_bits >= source.format().code_bits) ids.push_back(id);
+      if (is_mlx_format(id) && format_info(id).code_bits >= source.format().code_bits)
+        ids.push_back(id);
     return ids;
   }
   if (is_float_format(*target.format)) return {*target.format};

@@ -35,8 +35,11 @@ std::vector<FormatId> candidate_formats(const LayoutTarget& target, const Packed
 Result<ContainerKind> target_container(std::string_view command, const LayoutTarget& target,
                                        std::string_view destination);
 
+// float32, float16 or bfloat16.
 bool is_float_format(FormatId id);
+// mlx-affine of any width.
 bool is_mlx_format(FormatId id);
+// A packed block format of GGUF.
 bool is_gguf_format(FormatId id);
 
 // The mlx-affine format of a width, or nothing.

@@ -22,13 +22,15 @@ bool has_weights(const fs::path& folder) {
 
 }  // namespace
 
-Result<std::string> read_user_text(const fs::path& path) { return read_text(path, kTextBytesMax); }
+Result<std::string> read_user_text(const fs::path& path) {
+  return read_text(path, kTextBytesMax);
+}
 
 Result<Tokenizer> checkpoint_tokenizer(const Checkpoint& checkpoint) {
   if (checkpoint.container == ContainerKind::kFolder) {
     if (checkpoint.tokenizer_json_text.empty())
-      return fail(ErrorCode::kNotFound, "cli.load_tokenizer", checkpoint.path.string(), "no tokenizer.json",
-                  "a folder with a tokenizer.json");
+      return fail(ErrorCode::kNotFound, "cli.load_tokenizer", checkpoint.path.string(),
+                  "no tokenizer.json", "a folder with a tokenizer.json");
     return Tokenizer::from_json(checkpoint.tokenizer_json_text, checkpoint.tokenizer_config_text);
   }
   PACKSTONE_TRY(const Vocabulary vocabulary, checkpoint_vocabulary(checkpoint));

@@ -18,7 +18,8 @@ struct LoadedModel {
 };
 
 // Opens a checkpoint, its tokenizer, and binds the weights to kernels.
-Result<LoadedModel> load_model(const std::string& path, const LoadOptions& options, Context& context);
+Result<LoadedModel> load_model(const std::string& path, const LoadOptions& options,
+                               Context& context);
 
 // "f32", "f16", "bf16". Errors: kUnsupported for q8_0 and q4_0, kInvalidInput for others.
 Result<KvType> parse_kv_type(std::string_view command, std::string_view name);

@@ -4,7 +4,8 @@ namespace packstone::cli {
 
 std::string npy_header(std::int64_t rows, std::int64_t cols) {
   constexpr std::size_t kPrefix = 10, kAlignment = 64;
-  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  std::string dict =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   const std::size_t unpadded = kPrefix + dict.size() + 1;
   dict.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   dict += '\n';

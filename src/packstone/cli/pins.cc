@@ -33,7 +33,9 @@ bool counts(const std::string& name) {
 
 }  // namespace
 
-std::string sha256_text(std::string_view bytes) { return sha256(bytes.data(), bytes.size()); }
+std::string sha256_text(std::string_view bytes) {
+  return sha256(bytes.data(), bytes.size());
+}
 
 Result<std::string> model_sha256(const Checkpoint& checkpoint) {
   std::vector<fs::path> files;
@@ -42,7 +44,8 @@ Result<std::string> model_sha256(const Checkpoint& checkpoint) {
     if (files.size() == 1) return file_sha256(files[0]);
   } else {
     std::error_code error;
-    for (fs::directory_iterator it(checkpoint.path, error), end; !error && it != end; it.increment(error))
+    for (fs::directory_iterator it(checkpoint.path, error), end; !error && it != end;
+         it.increment(error))
       if (counts(it->path().filename().string())) files.push_back(it->path());
   }
   std::ranges::sort(files, {}, [](const fs::path& path) { return path.filename().string(); });

@@ -28,10 +28,13 @@ double predicted_seconds(const ConversionPlan& plan, int threads) {
 
 Result<int> run_plan(Arguments arguments, Context& context) {
   Options app("plan",
-              "Dry run from headers only: for every tensor the best verdict that a convert can give (its proof reads "
-               "the values and may still refuse), or with --method what quantize would change; the size of the result, "
-               "the predicted peak memory and time. With --to gguf:X a packed tensor becomes X if X is exact, "
-               "else the exact gguf layout of fewest bytes. A plan with refusals is exit 3.");
+              "Dry run from headers only: for every tensor the best verdict that a convert can "
+              "give (its proof reads "
+              "the values and may still refuse), or with --method what quantize would change; the "
+              "size of the result, "
+              "the predicted peak memory and time. With --to gguf:X a packed tensor becomes X if X "
+              "is exact, "
+              "else the exact gguf layout of fewest bytes. A plan with refusals is exit 3.");
   std::string path;
   QuantizeOptions options;
   app.positional("SRC", path, "GGUF file or folder");
@@ -54,10 +57,11 @@ Result<int> run_plan(Arguments arguments, Context& context) {
     PACKSTONE_TRY(layout, parse_layout("plan", options.to));
   }
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(path));
+  PACKSTONE_CHECK_OK(require_supported(source, "cli.plan"));
   if (request && is_mlx_format(request->format)) request->params.metadata = metadata_type(source);
   const ContainerKind container = layout.gguf ? ContainerKind::kGguf : ContainerKind::kFolder;
-  PACKSTONE_TRY(const ConversionPlan plan,
-                plan_conversion(source, layout, container, request, Proof::kHeaders, context, "plan"));
+  PACKSTONE_TRY(const ConversionPlan plan, plan_conversion(source, layout, container, request,
+                                                           Proof::kHeaders, context, "plan"));
   const double seconds = predicted_seconds(plan, context.pool().size());
   if (context.json) {
     Json document = conversion_json(plan);

@@ -33,8 +33,12 @@ std::uint64_t status_bytes(std::string_view key) {
 
 }  // namespace
 
-std::uint64_t peak_rss_bytes() { return status_bytes("VmHWM"); }
-std::uint64_t rss_bytes() { return status_bytes("VmRSS"); }
+std::uint64_t peak_rss_bytes() {
+  return status_bytes("VmHWM");
+}
+std::uint64_t rss_bytes() {
+  return status_bytes("VmRSS");
+}
 
 std::string machine_name() {
   std::string model = value_of("/proc/cpuinfo", "model name");

@@ -15,8 +15,11 @@ double seconds_between(Clock::time_point a, Clock::time_point b) {
 }  // namespace
 
 Progress::Progress(Context& context, std::string label, std::uint64_t total)
-    : context_(context), label_(std::move(label)), total_(std::max<std::uint64_t>(total, 1)),
-      start_(Clock::now()), drawn_(start_) {}
+    : context_(context),
+      label_(std::move(label)),
+      total_(std::max<std::uint64_t>(total, 1)),
+      start_(Clock::now()),
+      drawn_(start_) {}
 
 Progress::~Progress() {
   if (!finished_ && context_.terminal) context_.err << "\r\033[K" << std::flush;
@@ -42,8 +45,8 @@ void Progress::draw(bool last) {
   if (context_.terminal) {
     if (!last && seconds_between(drawn_, now) < 0.1) return;
     const int filled = static_cast<int>(fraction * kBarWidth);
-    context_.err << fmt::format("\r\033[K{} [{:#<{}}{:.<{}}] {:3.0f}% {:.0f} s left", label_, "", filled, "",
-                                kBarWidth - filled, 100 * fraction, left);
+    context_.err << fmt::format("\r\033[K{} [{:#<{}}{:.<{}}] {:3.0f}% {:.0f} s left", label_, "",
+                                filled, "", kBarWidth - filled, 100 * fraction, left);
     if (last) context_.err << fmt::format("\r\033[K{}: done in {:.1f} s\n", label_, elapsed);
     context_.err << std::flush;
   } else {

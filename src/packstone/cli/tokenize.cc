@@ -16,11 +16,12 @@ Json token_json(const Tokenizer& tokenizer, std::string_view text, const EncodeO
   return result;
 }
 
-Status tokenize_lines(const Tokenizer& tokenizer, const std::string& path, const EncodeOptions& options,
-                      Context& context) {
+Status tokenize_lines(const Tokenizer& tokenizer, const std::string& path,
+                      const EncodeOptions& options, Context& context) {
   return each_json_line("tokenize", path, context, [&](const Json& line) -> Result<Json> {
     if (!line.is_string())
-      return fail(ErrorCode::kInvalidInput, "cli.tokenize", "line", line.type_name(), "a JSON string");
+      return fail(ErrorCode::kInvalidInput, "cli.tokenize", "line", line.type_name(),
+                  "a JSON string");
     return token_json(tokenizer, line.get_ref<const std::string&>(), options);
   });
 }
@@ -28,9 +29,10 @@ Status tokenize_lines(const Tokenizer& tokenizer, const std::string& path, const
 }  // namespace
 
 Result<int> run_tokenize(Arguments arguments, Context& context) {
-  Options app("tokenize",
-              "Token ids and pieces of a text. Special tokens written in the text are read as such, "
-               "and what the model's tokenizer adds (BOS, EOS) is added.");
+  Options app(
+      "tokenize",
+      "Token ids and pieces of a text. Special tokens written in the text are read as such, "
+      "and what the model's tokenizer adds (BOS, EOS) is added.");
   std::string model, text, file, lines;
   bool no_special = false;
   app.positional("MODEL", model, "GGUF file, or folder with tokenizer.json");
@@ -40,10 +42,10 @@ Result<int> run_tokenize(Arguments arguments, Context& context) {
   app.flag("--no-special", no_special, "add nothing, and read special tokens as plain text");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
-  if (const int inputs = app.given("--text") + app.given("--file") + app.given("--jsonl"); inputs != 1)
+  if (const int inputs = app.given("--text") + app.given("--file") + app.given("--jsonl");
+      inputs != 1)
     return fail(ErrorCode::kInvalidInput, "cli.tokenize", "input",
-                fmt::format("{} of --text, --file, --jsonl", inputs),
-                "exactly one of them");
+                fmt::format("{} of --text, --file, --jsonl", inputs), "exactly one of them");
   const EncodeOptions options{.parse_special = !no_special, .add_special = !no_special};
   PACKSTONE_TRY(const Tokenizer tokenizer, load_tokenizer(model));
   if (app.given("--jsonl")) {
@@ -59,7 +61,8 @@ Result<int> run_tokenize(Arguments arguments, Context& context) {
     return 0;
   }
   for (std::size_t i = 0; i < result["ids"].size(); ++i)
-    context.out << fmt::format("{}\t{}\n", result["ids"][i].get<std::int32_t>(), json_line(result["pieces"][i]));
+    context.out << fmt::format("{}\t{}\n", result["ids"][i].get<std::int32_t>(),
+                               json_line(result["pieces"][i]));
   return 0;
 }
 
