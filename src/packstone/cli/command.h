@@ -51,7 +51,7 @@ struct Command {
 // The table of commands, in the order of --help.
 std::span<const Command> commands();
 
-// One function a command: `arguments` are those after its name. Errors: as each command's file says.
+// One function a command; `arguments` are those after its name.
 // What a model is.
 Result<int> run_inspect(Arguments arguments, Context& context);
 // Dry run of convert or quantize.

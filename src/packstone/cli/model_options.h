@@ -9,7 +9,7 @@
 
 namespace packstone::cli {
 
-// The numerics tier of this build: float32 activations, exact weight values (kernel/matmul/linear.h).
+// The numerics tier of this build: float32 activations, exact weights (kernel/matmul/linear.h).
 inline constexpr std::string_view kNumerics = "exact";
 
 struct LoadedModel {

@@ -9,7 +9,7 @@
 
 namespace packstone::cli {
 
-// The header of a C-ordered little-endian float32 array [rows, cols]; its length is a multiple of 64.
+// The header of a C-ordered little-endian float32 array [rows, cols], a multiple of 64 bytes long.
 // Source: NumPy's format description (numpy/lib/format.py), version 1.0.
 std::string npy_header(std::int64_t rows, std::int64_t cols);
 
