@@ -2,6 +2,8 @@
 // parser ends in an ordinary error that names the culprit.
 #include "packstone/container/container.h"
 
+#include <sys/stat.h>
+
 #include "packstone/base/limits.h"
 #include "packstone/container/gguf.h"
 #include "packstone/container/hostile_files.h"
@@ -76,30 +78,40 @@ TEST(Names, PlainFileNamesStayInTheFolder) {
     EXPECT_FALSE(is_plain_file_name(bad)) << bad;
 }
 
+// SEC-13.small becomes SEC13_small.
+std::string test_name(const testing::TestParamInfo<HostileFile>& info) {
+  std::string name = info.param.name;
+  std::erase(name, '-');
+  std::ranges::replace(name, '.', '_');
+  return name;
+}
+
+// From memory and from a file: an ordinary error that names the culprit, and nothing left behind.
 template <class Parse, class Open>
-void expect_all_refused(const std::vector<HostileFile>& files, std::string_view suffix, Parse parse,
-                        Open open) {
+void expect_named_refusal(const HostileFile& hostile, Parse parse, Open open) {
+  SCOPED_TRACE(hostile.tries);
+  expect_refused(parse(hostile.bytes.span(), nullptr, "hostile"), ErrorCode::kCorruptData,
+                 {hostile.named});
   const ScratchFolder folder;
-  for (const HostileFile& file : files) {
-    SCOPED_TRACE(file.name + ": " + file.tries);
-    const auto parsed = parse(file.bytes.span(), nullptr, "hostile");
-    expect_refused(parsed, ErrorCode::kCorruptData, {file.named});
-    const auto path = folder.file(fmt::format("hostile{}", suffix), file.bytes);
-    expect_refused(open(path), ErrorCode::kCorruptData, {file.named});
-  }
-  EXPECT_EQ(folder.names().size(), 1u);  // reading leaves nothing behind
+  expect_refused(open(folder.file("hostile", hostile.bytes)), ErrorCode::kCorruptData,
+                 {hostile.named});
+  EXPECT_EQ(folder.names().size(), 1u);
 }
 
-TEST(HostileFiles, GgufAttacksAreRefusedByName) {
-  expect_all_refused(hostile_gguf_files(), ".gguf", parse_gguf, open_gguf);
+class HostileGguf : public testing::TestWithParam<HostileFile> {};
+TEST_P(HostileGguf, IsRefusedByName) {
+  expect_named_refusal(GetParam(), parse_gguf, open_gguf);
 }
+INSTANTIATE_TEST_SUITE_P(Attack, HostileGguf, testing::ValuesIn(hostile_gguf_files()), test_name);
 
-TEST(HostileFiles, SafetensorsAttacksAreRefusedByName) {
-  expect_all_refused(hostile_safetensors_files(), ".safetensors", parse_safetensors,
-                     open_safetensors);
+class HostileSafetensors : public testing::TestWithParam<HostileFile> {};
+TEST_P(HostileSafetensors, IsRefusedByName) {
+  expect_named_refusal(GetParam(), parse_safetensors, open_safetensors);
 }
+INSTANTIATE_TEST_SUITE_P(Attack, HostileSafetensors, testing::ValuesIn(hostile_safetensors_files()),
+                         test_name);
 
-TEST(HostileFiles, OpenTellsMissingAndSpecialFiles) {
+TEST(FileMap, TellsMissingAndSpecialFiles) {
   const ScratchFolder folder;
   const auto absent = folder.path() / "absent";
   expect_refused(open_gguf(absent), ErrorCode::kNotFound, {"absent"});
@@ -108,6 +120,9 @@ TEST(HostileFiles, OpenTellsMissingAndSpecialFiles) {
   expect_refused(open_gguf(folder.path()), ErrorCode::kIo, {"a folder"});
   expect_refused(open_safetensors("/dev/null"), ErrorCode::kIo, {"special file"});
   expect_refused(read_text(absent, 10), ErrorCode::kNotFound, {"absent"});
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_refused(open_gguf(pipe), ErrorCode::kIo, {"special file"});  // and does not wait
   const auto small = folder.file("small", "0123456789");
   expect_refused(read_text(small, 9), ErrorCode::kExhausted, {"10 bytes"});
   EXPECT_EQ(read_text(small, 10).value(), "0123456789");

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string>
 
+#include "packstone/container/names.h"
+
 namespace packstone {
 namespace {
 
@@ -29,7 +31,7 @@ class FileDescriptor {
 std::unexpected<Error> fail_errno(std::string_view where, const std::filesystem::path& path) {
   const int error = errno;
   const bool absent = error == ENOENT || error == ENOTDIR;
-  return fail(absent ? ErrorCode::kNotFound : ErrorCode::kIo, where, path.string(),
+  return fail(absent ? ErrorCode::kNotFound : ErrorCode::kIo, where, shown_path(path),
               absent ? "no such file" : std::strerror(error), "a readable file");
 }
 
@@ -39,7 +41,7 @@ Result<std::uint64_t> regular_size(std::string_view where, int fd,
   struct stat status{};
   if (fd < 0 || ::fstat(fd, &status) != 0) return fail_errno(where, path);
   if (!S_ISREG(status.st_mode))
-    return fail(ErrorCode::kIo, where, path.string(),
+    return fail(ErrorCode::kIo, where, shown_path(path),
                 S_ISDIR(status.st_mode) ? "a folder" : "a special file", "a regular file");
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -74,7 +76,7 @@ Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t b
   const FileDescriptor file(open_for_reading(path));
   PACKSTONE_TRY(const std::uint64_t size, regular_size(kWhere, file.get(), path));
   if (size > bytes_max)
-    return fail(ErrorCode::kExhausted, kWhere, path.string(), fmt::format("{} bytes", size),
+    return fail(ErrorCode::kExhausted, kWhere, shown_path(path), fmt::format("{} bytes", size),
                 fmt::format("at most {}", bytes_max));
   std::string text(size, '\0');
   std::size_t have = 0;

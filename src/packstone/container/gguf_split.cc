@@ -25,14 +25,14 @@ struct SplitKeys {
 
 Result<GgufFile> open_one(const fs::path& path) {
   PACKSTONE_TRY(std::shared_ptr<const FileMap> map, FileMap::open(path));
-  PACKSTONE_TRY(GgufFile file, parse_gguf(map->bytes(), map, path.filename().string()));
+  PACKSTONE_TRY(GgufFile file, parse_gguf(map->bytes(), map, shown_path(path.filename())));
   file.files = {path};
   return file;
 }
 
 std::unexpected<Error> fail_split(const fs::path& path, std::string_view got, std::string_view need,
                                   std::string_view hint = {}) {
-  return fail(ErrorCode::kCorruptData, kWhere, path.filename().string(), got, need, hint);
+  return fail(ErrorCode::kCorruptData, kWhere, shown_path(path.filename()), got, need, hint);
 }
 
 Result<SplitKeys> split_keys(const GgufFile& file) {
@@ -72,9 +72,9 @@ Result<std::vector<fs::path>> find_parts(const fs::path& path, const SplitKeys& 
   for (std::int64_t part = 0; part < split.parts; ++part) {
     const std::string part_file = part_name(prefix, part, split.parts);
     PACKSTONE_TRY(fs::path sibling,
-                  part == split.part
-                      ? Result<fs::path>(path)
-                      : internal::sibling_file(kWhere, name, path.parent_path(), part_file));
+                  part == split.part ? Result<fs::path>(path)
+                                     : internal::sibling_file(kWhere, shown_path(path.filename()),
+                                                              path.parent_path(), part_file));
     std::error_code error;
     if (!fs::exists(sibling, error)) missing += (missing.empty() ? "" : ", ") + shown(part_file);
     paths.push_back(std::move(sibling));
@@ -82,7 +82,7 @@ Result<std::vector<fs::path>> find_parts(const fs::path& path, const SplitKeys& 
     if (missing.size() > kListedBytesMax) break;
   }
   if (!missing.empty())
-    return fail(ErrorCode::kNotFound, kWhere, shown(path.string()), "missing parts: " + missing,
+    return fail(ErrorCode::kNotFound, kWhere, shown_path(path), "missing parts: " + missing,
                 fmt::format("all {} parts", split.parts), "download them into the same folder");
   return paths;
 }
@@ -143,8 +143,8 @@ Result<GgufFile> open_gguf(const fs::path& path) {
     SplitKeys split = opened_split;
     for (std::size_t i = 0; i < paths.size(); ++i) {
       const auto number = static_cast<std::int64_t>(i);
-      PACKSTONE_TRY(GgufFile part,
-                    number == opened_split.part ? Result<GgufFile>(opened) : open_one(paths[i]));
+      PACKSTONE_TRY(GgufFile part, number == opened_split.part ? Result<GgufFile>(std::move(opened))
+                                                               : open_one(paths[i]));
       PACKSTONE_TRY(const SplitKeys own, split_keys(part));
       if (i == 0) split.tensors = own.tensors;
       PACKSTONE_CHECK_OK(check_part(i == 0 ? part : set, part, split, own, number));

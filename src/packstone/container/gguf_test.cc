@@ -13,8 +13,10 @@ namespace {
 using namespace testing_files;
 namespace fs = std::filesystem;
 
-Result<GgufFile> parse(const FileBytes& file) {
-  return parse_gguf(file.span(), nullptr, "test");
+// The parsed file keeps its bytes alive.
+Result<GgufFile> parse(FileBytes file) {
+  const auto owner = std::make_shared<const FileBytes>(std::move(file));
+  return parse_gguf(owner->span(), owner, "test");
 }
 
 std::vector<std::byte> counting(std::size_t count) {

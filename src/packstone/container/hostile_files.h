@@ -1,6 +1,7 @@
 // Attacks on the two parsers: each is a whole file and one line on what it tries.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct HostileFile {
   std::string named;  // key, tensor or number that the refusal must name
   FileBytes bytes;
 };
+
+// How GoogleTest shows one.
+inline void PrintTo(const HostileFile& file, std::ostream* out) {
+  *out << file.tries;
+}
 
 inline constexpr std::uint64_t kHuge = std::uint64_t{1} << 62;
 
@@ -65,9 +71,10 @@ inline void add_gguf_key_attacks(HostileList& list) {
            one_key("general.alignment", 9,
                    FileBytes().put<std::uint32_t>(4).put<std::uint64_t>(1).put<std::uint32_t>(32)));
   for (const std::uint64_t count : {std::uint64_t{INT64_MAX}, std::uint64_t{INT64_MAX} / 64}) {
-    list.add("SEC-05.tensors", "a tensor count whose table wraps", "tensors",
-             FileBytes().gguf(count, 0));
-    list.add("SEC-05.keys", "a key count whose table wraps", "keys", FileBytes().gguf(0, count));
+    list.add(fmt::format("SEC-05.tensors.{:x}", count), "a tensor count whose table wraps",
+             "tensors", FileBytes().gguf(count, 0));
+    list.add(fmt::format("SEC-05.keys.{:x}", count), "a key count whose table wraps", "keys",
+             FileBytes().gguf(0, count));
   }
   list.add("SEC-05.both", "counts that fit alone but not together", "tensors",
            FileBytes().gguf(8, 14).zeros(200));

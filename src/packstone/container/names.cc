@@ -77,4 +77,11 @@ std::string shown(std::string_view text) {
   return out + "'";
 }
 
+std::string shown_path(const std::filesystem::path& path) {
+  std::string text = path.string();
+  std::string quoted = shown(text);
+  const bool same = quoted.size() == text.size() + 2 && quoted.find(text) == 1;
+  return same ? text : quoted;
+}
+
 }  // namespace packstone

@@ -1,6 +1,7 @@
 // Rules for names that come from files or go into them, and how messages show them.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -18,5 +19,8 @@ bool is_plain_file_name(std::string_view text);
 // shown(text) is text in quotes, fit for a message: control characters and bytes that are not
 // UTF-8 as \xNN, the middle of long texts left out.
 std::string shown(std::string_view text);
+
+// A path for a message: as it is, or as `shown` gives it when it holds what shown would change.
+std::string shown_path(const std::filesystem::path& path);
 
 }  // namespace packstone

@@ -51,7 +51,7 @@ void remove_quietly(const fs::path& path) {
 std::unexpected<Error> fail_errno(int error, std::string_view where, const fs::path& path,
                                   std::string_view need) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  return fail(full ? ErrorCode::kExhausted : ErrorCode::kIo, where, shown(path.string()),
+  return fail(full ? ErrorCode::kExhausted : ErrorCode::kIo, where, shown_path(path),
               std::strerror(error), need, full ? "free some space, then retry" : "");
 }
 
@@ -62,7 +62,7 @@ Result<fs::path> absolute_target(std::string_view where, const fs::path& path) {
   if (!error && !target.has_filename()) target = target.parent_path();
   if (error || path.empty() || !target.has_filename() || path.filename() == "." ||
       path.filename() == "..")
-    return fail(ErrorCode::kInvalidInput, where, shown(path.string()), "no name of a target",
+    return fail(ErrorCode::kInvalidInput, where, shown_path(path), "no name of a target",
                 "a path that ends in a name");
   return target;
 }
@@ -168,7 +168,7 @@ Result<OutputFile> OutputFile::create(const fs::path& path) {
 Status OutputFile::write(ByteSpan bytes) {
   State& state = *state_;
   if (state.failed || state.fd < 0)
-    return fail(ErrorCode::kIo, "container.OutputFile.write", shown(state.target.string()),
+    return fail(ErrorCode::kIo, "container.OutputFile.write", shown_path(state.target),
                 "a write after a failure or the end", "an open output");
   state.size += bytes.size();
   if (state.buffer.size() + bytes.size() > kBufferBytes) {
@@ -188,7 +188,7 @@ Status OutputFile::commit() {
   constexpr std::string_view kWhere = "container.OutputFile.commit";
   State& state = *state_;
   if (state.failed || state.fd < 0)
-    return fail(ErrorCode::kIo, kWhere, shown(state.target.string()),
+    return fail(ErrorCode::kIo, kWhere, shown_path(state.target),
                 "an output that failed or ended before", "an open output");
   PACKSTONE_CHECK_OK(state.put(state.buffer));
   state.buffer.clear();
@@ -247,10 +247,10 @@ Result<OutputFolder> OutputFolder::create(const fs::path& target, bool replace) 
   PACKSTONE_TRY(state->target, absolute_target(kWhere, target));
   state->replace = replace;
   if (is_present(state->target) && !replace)
-    return fail(ErrorCode::kInvalidInput, kWhere, shown(target.string()), "a target that exists",
+    return fail(ErrorCode::kInvalidInput, kWhere, shown_path(target), "a target that exists",
                 "a new name", "or ask to replace it");
   if (holds_current_folder(state->target))
-    return fail(ErrorCode::kInvalidInput, kWhere, shown(target.string()),
+    return fail(ErrorCode::kInvalidInput, kWhere, shown_path(target),
                 "the current folder or one above it", "another target");
   const auto make = [](const fs::path& name) { return ::mkdir(name.c_str(), 0777) == 0; };
   PACKSTONE_TRY(state->temporary, make_temporary(kWhere, state->target, "tmp", make));
@@ -275,12 +275,12 @@ Status OutputFolder::commit() {
   constexpr std::string_view kWhere = "container.OutputFolder.commit";
   State& state = *state_;
   if (state.temporary.empty())
-    return fail(ErrorCode::kIo, kWhere, shown(state.target.string()), "a second commit", "one");
+    return fail(ErrorCode::kIo, kWhere, shown_path(state.target), "a second commit", "one");
   PACKSTONE_CHECK_OK(sync_folder(kWhere, state.temporary));
   fs::path aside;
   if (is_present(state.target)) {
     if (!state.replace)
-      return fail(ErrorCode::kIo, kWhere, shown(state.target.string()),
+      return fail(ErrorCode::kIo, kWhere, shown_path(state.target),
                   "a target that appeared meanwhile", "a free name");
     const auto move = [&state](const fs::path& name) {
       if (is_present(name)) {
@@ -297,7 +297,7 @@ Status OutputFolder::commit() {
       return fail_errno(error, kWhere, state.target,
                         "a target that can be replaced; what it held"
                         " is in " +
-                            shown(aside.string()));
+                            shown_path(aside));
     return fail_errno(error, kWhere, state.target, "a target that can be replaced");
   }
   forget_output(std::exchange(state.temporary, {}));

@@ -99,7 +99,7 @@ TEST(OutputFile, FullDiskIsExhausted) {
   const int fd = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
   ASSERT_GE(fd, 0);
   expect_refused(internal::write_fully(fd, bytes_of("x"), "out"), ErrorCode::kExhausted,
-                 {"'out'", "free some space"});
+                 {" out: ", "free some space"});
   ::close(fd);
 }
 

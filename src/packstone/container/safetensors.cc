@@ -134,7 +134,8 @@ Result<SafetensorsSet> parse_safetensors(ByteSpan bytes, std::shared_ptr<const v
 
 Result<SafetensorsSet> open_safetensors(const std::filesystem::path& path) {
   PACKSTONE_TRY(std::shared_ptr<const FileMap> map, FileMap::open(path));
-  PACKSTONE_TRY(SafetensorsSet set, parse_safetensors(map->bytes(), map, path.filename().string()));
+  PACKSTONE_TRY(SafetensorsSet set,
+                parse_safetensors(map->bytes(), map, shown_path(path.filename())));
   set.files = {path};
   return set;
 }

@@ -84,12 +84,12 @@ Result<WeightMap> read_index(const fs::path& path) {
   PACKSTONE_TRY(const std::string text, read_text(path, limits::kJsonBytesMax));
   IndexEvents events;
   if (!internal::read_json(text, events))
-    return fail(ErrorCode::kCorruptData, kWhere,
-                fmt::format("{}: {}", path.filename().string(),
-                            events.subject.empty() ? "index" : events.subject),
-                events.got, events.need);
+    return fail(
+        ErrorCode::kCorruptData, kWhere,
+        fmt::format("{}: {}", kIndexName, events.subject.empty() ? "index" : events.subject),
+        events.got, events.need);
   if (!events.found)
-    return fail(ErrorCode::kCorruptData, kWhere, path.filename().string(), "no weight_map", "one");
+    return fail(ErrorCode::kCorruptData, kWhere, kIndexName, "no weight_map", "one");
   return std::move(events.weight_map);
 }
 
@@ -108,7 +108,7 @@ Result<std::vector<fs::path>> find_shards(const fs::path& folder, const WeightMa
   }
   if (!missing.empty())
     return fail(
-        ErrorCode::kNotFound, kWhere, shown(folder.string()),
+        ErrorCode::kNotFound, kWhere, shown_path(folder),
         fmt::format("{} of {} shards missing: {}", missing.size(), names.size(), listed(missing)),
         fmt::format("all files that {} names", kIndexName),
         "download them; if model.safetensors is the whole model, the index is stale");
@@ -123,15 +123,16 @@ Status add_shard(SafetensorsSet& set, const fs::path& path, const WeightMap& wei
   for (TensorView& tensor : shard.tensors) {
     const auto place = weight_map.find(tensor.name);
     if (place != weight_map.end() && place->second != file)
-      return fail(
-          ErrorCode::kCorruptData, kWhere, fmt::format("{}: tensor {}", file, shown(tensor.name)),
-          fmt::format("it here and in {} by the index", shown(place->second)), "it in one file");
+      return fail(ErrorCode::kCorruptData, kWhere,
+                  fmt::format("{}: tensor {}", tensor.file, shown(tensor.name)),
+                  fmt::format("it here and in {} by the index", shown(place->second)),
+                  "it in one file");
     if (place == weight_map.end()) unlisted.push_back(tensor.name);
     set.index.emplace(tensor.name, set.tensors.size());
     set.tensors.push_back(std::move(tensor));
   }
   if (!unlisted.empty())
-    return fail(ErrorCode::kCorruptData, kWhere, file,
+    return fail(ErrorCode::kCorruptData, kWhere, shown_path(path.filename()),
                 fmt::format("{} tensors in the file that are not in the index: {}", unlisted.size(),
                             listed(unlisted)),
                 "each in the index", "the index belongs to another version of the files");
@@ -161,18 +162,18 @@ Result<SafetensorsSet> open_sharded(const fs::path& folder, const fs::path& inde
 Result<SafetensorsSet> open_safetensors_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    return fail(ErrorCode::kNotFound, kWhere, shown(folder.string()), "no such folder",
+    return fail(ErrorCode::kNotFound, kWhere, shown_path(folder), "no such folder",
                 "a folder with a checkpoint");
   const fs::path index = folder / kIndexName;
   try {
     if (fs::exists(index, error)) return open_sharded(folder, index);
   } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kExhausted, kWhere, shown(folder.string()), "no memory for the index",
+    return fail(ErrorCode::kExhausted, kWhere, shown_path(folder), "no memory for the index",
                 "memory");
   }
   const fs::path single = folder / kSingleName;
   if (!fs::exists(single, error))
-    return fail(ErrorCode::kNotFound, kWhere, shown(folder.string()),
+    return fail(ErrorCode::kNotFound, kWhere, shown_path(folder),
                 fmt::format("neither {} nor {}", kSingleName, kIndexName), "one of them");
   return open_safetensors(single);
 }

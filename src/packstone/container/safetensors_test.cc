@@ -11,8 +11,10 @@ namespace {
 using namespace testing_files;
 namespace fs = std::filesystem;
 
-Result<SafetensorsSet> parse(const FileBytes& file) {
-  return parse_safetensors(file.span(), nullptr, "test");
+// The set keeps its file alive.
+Result<SafetensorsSet> parse(FileBytes file) {
+  const auto owner = std::make_shared<const FileBytes>(std::move(file));
+  return parse_safetensors(owner->span(), owner, "test");
 }
 
 std::string content(ByteSpan bytes) {
