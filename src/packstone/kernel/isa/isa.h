@@ -10,6 +10,13 @@
 #include "packstone/format/packed_weight.h"
 #include "packstone/kernel/ops.h"
 
+// Unrolls the constant-length loop that follows, so that arrays of vectors live in registers.
+#if defined(__clang__)
+#  define PACKSTONE_UNROLL _Pragma("unroll")
+#else
+#  define PACKSTONE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace packstone {
 
 // A weight as the kernels see it: planes with their ends, so that no load passes an end.
