@@ -227,6 +227,7 @@ inline void add_tokenizer(Gguf& made) {
   for (std::int64_t i = 0; i < kVocab; ++i)
     tokens.push_back(i < 3 ? "<|special" + std::to_string(i) + "|>"
                            : std::string(1, static_cast<char>('!' + i - 3)));
+  tokens.back() = "ab";
   types[0] = types[1] = types[2] = 3;
   made.set("tokenizer.ggml.model", std::string("gpt2"));
   made.set("tokenizer.ggml.pre", std::string("smollm"));

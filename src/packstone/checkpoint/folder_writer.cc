@@ -144,8 +144,9 @@ class FolderWriter final : public CheckpointWriter {
 
   Status write_tokenizer(const Checkpoint& source) {
     if (source.container == ContainerKind::kFolder) return copy_tokenizer(source);
-    if (source.gguf.find("tokenizer.ggml.model") == nullptr) {
-      metadata_.not_carried.push_back("tokenizer (the source has none)");
+    PACKSTONE_TRY(const auto model, source.gguf.text("tokenizer.ggml.model"));
+    if (!model || *model == "none" || *model == "no_vocab") {
+      metadata_.not_carried.emplace_back("tokenizer (the source has none)");
       return {};
     }
     PACKSTONE_TRY(const Vocabulary vocabulary, checkpoint_vocabulary(source));
