@@ -78,8 +78,8 @@ struct Job {
   std::span<RowError> errors;
 };
 
-// Adds the errors of one group of the row to the sums; false at the first value that would decode to
-// no finite number.
+// Adds the errors of one group of the row to the sums; false at the first value that would decode
+// to no finite number.
 bool measure(const Job& job, std::int64_t row, std::size_t group, Worker& worker) {
   RowError& sums = job.errors[static_cast<std::size_t>(row)];
   const GroupValues values = worker.groups[group];
