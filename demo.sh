@@ -18,17 +18,21 @@ What is the capital of France, and what is it known for?<|im_end|>
 '
 
 say() { printf '\n== %s\n' "$*"; }
-show() {  # prints the command, then runs it; standard output is shown, shortened
-  printf '$ %s\n' "$*"
+run() {  # progress goes to a file, which is shown when the command fails
   status=0
-  "$@" >"$out/last.txt" || status=$?
+  "$@" 2>"$out/last.err" || status=$?
+  if [ $status != 0 ]; then
+    cat "$out/last.err" >&2
+    echo "demo: exit code $status from: $*" >&2
+    exit 1
+  fi
+}
+show() {  # prints the command, then runs it; its output is shown, shortened
+  printf '$ %s\n' "$*"
+  run "$@" >"$out/last.txt"
   sed -n '1,14p' "$out/last.txt"
   lines=$(wc -l <"$out/last.txt")
   if [ "$lines" -gt 14 ]; then echo "... ($((lines - 14)) more lines)"; fi
-  if [ $status != 0 ]; then
-    echo "demo: the command above ended with exit code $status" >&2
-    exit 1
-  fi
 }
 
 say "Setting up"
@@ -67,15 +71,19 @@ say "An answer from each packed checkpoint, and perplexity and KL divergence aga
 names="original mlx back.gguf w8 w4"
 for name in $names; do
   if [ $name = original ]; then path=$model; else path=$out/$name; fi
-  "$packstone" inspect "$path" --json >"$out/inspect-$name.json"
-  "$packstone" generate "$path" -p "$prompt" --max-tokens $tokens --json \
+  run "$packstone" inspect "$path" --json >"$out/inspect-$name.json"
+  run "$packstone" generate "$path" -p "$prompt" --max-tokens $tokens --json \
     >"$out/generate-$name.json"
   python3 tools/demo_table.py answer "$name" "$out/generate-$name.json"
   case $name in
-    original) "$packstone" eval ppl "$path" --text "$out/text.txt" --json >"$out/eval-$name.json" ;;
+    original)
+      run "$packstone" eval ppl "$path" --text "$out/text.txt" --json >"$out/eval-$name.json"
+      ;;
     back.gguf) ;;
-    *) "$packstone" eval kld "$path" --against "$model" --text "$out/text.txt" --json \
-      >"$out/eval-$name.json" ;;
+    *)
+      run "$packstone" eval kld "$path" --against "$model" --text "$out/text.txt" --json \
+        >"$out/eval-$name.json"
+      ;;
   esac
 done
 

@@ -1,5 +1,5 @@
-// Compares the NEON kernels with the scalar reference bit for bit, without a test framework, so that
-// it runs under an emulator. Prints what it compared; ends with status 1 on any difference.
+// Compares the NEON kernels with the scalar reference bit for bit, without a test framework, so
+// that it runs under an emulator. Prints what it compared; ends with status 1 on any difference.
 #include <cstdio>
 #include <cstdlib>
 

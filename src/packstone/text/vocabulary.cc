@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <unordered_map>
 
 #include "packstone/base/limits.h"
@@ -150,8 +151,8 @@ bool is_sentencepiece(const TokenizerRules& rules, bool& space_prefix) {
   return false;
 }
 
-// The scores of a SentencePiece vocabulary, from the order of its merges. Pieces are numbered in the
-// order in which merges first make them; where that is the order of ids, as trainers write them,
+// The scores of a SentencePiece vocabulary, from the order of its merges. Pieces are numbered in
+// the order in which merges first make them; where that is the order of ids, as trainers write them,
 // numbers follow the ids of all normal pieces, so that the trained scores come back.
 std::vector<float> scores_of(const TokenizerRules& rules, const Vocabulary& vocabulary) {
   const auto count = static_cast<std::int32_t>(vocabulary.tokens.size());
@@ -318,8 +319,8 @@ Json optional_flag(const std::optional<bool>& value) {
   return value ? Json(*value) : Json();
 }
 
-// What `target` holds that `derived` (the way back from its rules) does not: kept in tokenizer.json's
-// model under "gguf", a member that the `tokenizers` library passes over.
+// What `target` holds that `derived` (the way back from its rules) does not: kept in
+// tokenizer.json's model under "gguf", a member that the `tokenizers` library passes over.
 Json differences(const Vocabulary& target, const Vocabulary& derived) {
   Json extra = Json::object();
   if (target.pre != derived.pre) extra["pre"] = target.pre;
@@ -362,7 +363,8 @@ Status each_id(const Json& object, std::size_t count, Set set) {
     if (key.empty() || key.size() > 8 || key.find_first_not_of("0123456789") != std::string::npos) {
       return corrupt(fmt::format("the key '{}'", key));
     }
-    const std::size_t id = std::stoul(key);
+    std::size_t id = 0;  // at most eight digits, so it fits
+    std::from_chars(key.data(), key.data() + key.size(), id);
     if (id >= count) return corrupt(fmt::format("the key '{}'", key));
     if (!set(id, value)) return corrupt(fmt::format("the value of '{}'", key));
   }

@@ -42,7 +42,7 @@ Result<nlohmann::ordered_json> tokenizer_json(const Vocabulary& vocabulary);
 
 // parse_tokenizer_document(text) parses a tokenizer.json (or tokenizer_config.json) in linear time:
 // ordered_json::parse itself looks every new key up among all earlier ones, which takes minutes for
-// a large vocabulary. Errors: kCorruptData for broken JSON or nesting too deep, kExhausted for size.
+// a large vocabulary. Errors: kCorruptData for broken JSON or deep nesting, kExhausted for size.
 Result<nlohmann::ordered_json> parse_tokenizer_document(std::string_view text);
 
 // tokenizer_config_json(vocabulary): tokenizer_config.json with special tokens and chat template.

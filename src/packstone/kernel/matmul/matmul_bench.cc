@@ -1,5 +1,5 @@
-// Speed of the matrix products: GB/s of packed bytes at m = 1, GFLOP/s at larger m, on the shapes of a
-// small decoder (576 to 1536), over enough layers that the weights come from memory. Each result is
+// Speed of the matrix products: GB/s of packed bytes at m = 1, GFLOP/s at larger m, on the shapes of
+// a small decoder (576 to 1536), over enough layers that the weights come from memory. Each result is
 // compared with the derived decode and float64 sums before its time is taken.
 //
 //   matmul_bench --benchmark_filter='gguf.q4_0/m1/'
