@@ -152,8 +152,8 @@ bool is_sentencepiece(const TokenizerRules& rules, bool& space_prefix) {
 }
 
 // The scores of a SentencePiece vocabulary, from the order of its merges. Pieces are numbered in
-// the order in which merges first make them; where that is the order of ids, as trainers write them,
-// numbers follow the ids of all normal pieces, so that the trained scores come back.
+// the order in which merges first make them; where that is the order of ids, as trainers write
+// them, numbers follow the ids of all normal pieces, so that the trained scores come back.
 std::vector<float> scores_of(const TokenizerRules& rules, const Vocabulary& vocabulary) {
   const auto count = static_cast<std::int32_t>(vocabulary.tokens.size());
   std::vector<float> scores(count, kUnscored);

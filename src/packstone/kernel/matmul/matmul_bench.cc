@@ -1,6 +1,6 @@
-// Speed of the matrix products: GB/s of packed bytes at m = 1, GFLOP/s at larger m, on the shapes of
-// a small decoder (576 to 1536), over enough layers that the weights come from memory. Each result is
-// compared with the derived decode and float64 sums before its time is taken.
+// Speed of the matrix products: GB/s of packed bytes at m = 1, GFLOP/s at larger m, on the shapes
+// of a small decoder (576 to 1536), over enough layers that the weights come from memory. Each
+// result is compared with the derived decode and float64 sums before its time is taken.
 //
 //   matmul_bench --benchmark_filter='gguf.q4_0/m1/'
 #include <benchmark/benchmark.h>
