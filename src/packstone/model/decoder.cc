@@ -19,6 +19,14 @@ std::int64_t widest(const DecoderWeights& weights) {
   return cols;
 }
 
+std::optional<MatmulWorkspace> make_workspace(int threads, std::int64_t cols_max) {
+  try {
+    return MatmulWorkspace(threads, cols_max);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 SequenceCache& sequence(std::span<KvCache* const> caches, const BatchRow& row) {
   return static_cast<SequenceCache&>(*caches[static_cast<std::size_t>(row.sequence)]);
 }
@@ -26,7 +34,7 @@ SequenceCache& sequence(std::span<KvCache* const> caches, const BatchRow& row) {
 }  // namespace
 
 Decoder::Decoder(DecoderWeights weights, const ModelConfig& config, const DecoderRecipe& recipe,
-                 ThreadPool& pool, const LoadOptions& options)
+                 ThreadPool& pool, const LoadOptions& options, MatmulWorkspace workspace)
     : weights_(std::move(weights)),
       config_(config),
       recipe_(recipe),
@@ -34,7 +42,7 @@ Decoder::Decoder(DecoderWeights weights, const ModelConfig& config, const Decode
       ops_(&ops()),
       kv_type_(options.kv_type),
       eps_(static_cast<float>(config.rms_eps)),
-      workspace_(pool.size(), widest(weights_)) {
+      workspace_(std::move(workspace)) {
   const double head_dim = static_cast<double>(config.head_dim);
   const double scale = config.query_scale > 0 ? config.query_scale : 1.0 / std::sqrt(head_dim);
   problem_ = {config.heads, config.kv_heads, config.head_dim, static_cast<float>(scale),
@@ -44,7 +52,11 @@ Decoder::Decoder(DecoderWeights weights, const ModelConfig& config, const Decode
 Result<Decoder> Decoder::make(DecoderWeights weights, const ModelConfig& config,
                               const DecoderRecipe& recipe, ThreadPool& pool,
                               const LoadOptions& options) {
-  Decoder decoder(std::move(weights), config, recipe, pool, options);
+  std::optional<MatmulWorkspace> workspace = make_workspace(pool.size(), widest(weights));
+  if (!workspace)
+    return fail(ErrorCode::kExhausted, "model.load", "matmul workspace",
+                fmt::format("no memory for {} threads", pool.size()), "", "use fewer threads");
+  Decoder decoder(std::move(weights), config, recipe, pool, options, *std::move(workspace));
   PACKSTONE_TRY(decoder.rope_, make_rope(config.head_dim, config.rope_theta, config.rope));
   decoder.has_local_rope_ = recipe.local_rope && !config.sliding_layers.empty();
   if (decoder.has_local_rope_) {

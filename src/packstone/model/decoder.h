@@ -34,7 +34,7 @@ class Decoder {
 
  private:
   Decoder(DecoderWeights weights, const ModelConfig& config, const DecoderRecipe& recipe,
-          ThreadPool& pool, const LoadOptions& options);
+          ThreadPool& pool, const LoadOptions& options, MatmulWorkspace workspace);
   Status allocate(std::int64_t rows);
 
   struct LinearRun {
