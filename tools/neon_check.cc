@@ -60,7 +60,8 @@ void check_products(std::mt19937_64& random) {
       }
 }
 
-void check_attention(const Ops& a, const Ops& b, std::mt19937_64& random) {
+void check_attention(std::mt19937_64& random) {
+  const Ops &a = scalar_isa()->ops, &b = neon_isa()->ops;
   for (std::int64_t head_dim : {20, 64, 80})
     for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
       const AttentionProblem problem{2, 2, head_dim, 0.2f, 4.0f};
@@ -109,7 +110,14 @@ void check_ops(std::mt19937_64& random) {
       expect_same({u.begin(), u.end()}, {v.begin(), v.end()}, "store_kv");
     }
   }
-  check_attention(a, b, random);
+}
+
+// Prints the result as GoogleTest does, for the test runner.
+void run_case(const char* name, void (*check)(std::mt19937_64&)) {
+  std::mt19937_64 random(1);
+  const int before = failures;
+  check(random);
+  std::printf(failures == before ? "[       OK ] %s (0 ms)\n" : "[  FAILED  ] %s (0 ms)\n", name);
 }
 
 }  // namespace
@@ -120,9 +128,9 @@ int main() {
     std::printf("no NEON in this build\n");
     return 1;
   }
-  std::mt19937_64 random(1);
-  packstone::check_ops(random);
-  packstone::check_products(random);
+  packstone::run_case("Neon.OperationsEqualTheReference", packstone::check_ops);
+  packstone::run_case("Neon.AttentionEqualsTheReference", packstone::check_attention);
+  packstone::run_case("Neon.ProductsAndDecodeEqualTheReference", packstone::check_products);
   std::printf("%d comparisons, %d failed\n", packstone::compared, packstone::failures);
   return packstone::failures == 0 ? 0 : 1;
 }

@@ -35,6 +35,8 @@ struct Ops {
   // x += y.
   void (*add)(float* x, const float* y, std::int64_t n);
   void (*scale)(float* x, float factor, std::int64_t n);
+  // x = e^x; 0 below -103.98, infinity above 88.73.
+  void (*exp)(float* x, std::int64_t n);
   // gate = silu(gate) * up; silu(x) = x / (1 + exp(-x)).
   void (*silu_mul)(float* gate, const float* up, std::int64_t n);
   // gate = gelu_tanh(gate) * up.
