@@ -7,6 +7,7 @@ usage: generate_docs.py [--check] [--json FILE] [--packstone PATH]
 """
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -90,6 +91,11 @@ def arguments_at(text, position):
 STRING = r'"(?:\\.|[^"\\])*"'
 
 
+def literal(text):
+    """The characters of a C++ string literal; its escapes are Python's."""
+    return ast.literal_eval(text)
+
+
 def template(expression, constants):
     """The words of an argument, with <...> where a value stands."""
     expression = re.sub(r"//[^\n]*", "", expression).strip()
@@ -97,7 +103,7 @@ def template(expression, constants):
         return constants[expression]
     if re.fullmatch(rf"(?:{STRING}\s*)+", expression):
         parts = re.findall(STRING, expression)
-        return "".join(json.loads(p.replace("\\'", "'")) for p in parts)
+        return "".join(literal(p) for p in parts)
     if match := re.match(r"fmt::format\s*(?=\()", expression):
         arguments = arguments_at(expression, match.end())
         words = template(arguments[0], constants)
@@ -134,7 +140,7 @@ def messages(tree):
                 text,
             )
         )
-        constants = {name: json.loads(value) for name, value in constants.items()}
+        constants = {name: literal(value) for name, value in constants.items()}
         for match in re.finditer(r"(?<![\w:.>])(?:packstone::)?fail\s*(?=\()", text):
             arguments = arguments_at(text, match.end())
             if len(arguments) < 5 or "string_view" in arguments[1]:
