@@ -152,15 +152,23 @@ Made make_sequence(const Json& rule) {
   return std::make_unique<SequenceNormalizer>(std::move(steps));
 }
 
+Made make_form(NormalForm form) {
+  if (!has_normal_form(form)) {
+    return fail(ErrorCode::kUnsupported, "text.normalizer", "normal form", "no ICU data",
+                "ICU with its normalization data");
+  }
+  return std::make_unique<FormNormalizer>(form);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Normalizer>> make_normalizer(const Json& rule) {
   if (rule.is_null()) return nullptr;
   PACKSTONE_TRY(const std::string type, rule_type(rule, "normalizer"));
-  if (type == "NFC") return std::make_unique<FormNormalizer>(NormalForm::kC);
-  if (type == "NFD") return std::make_unique<FormNormalizer>(NormalForm::kD);
-  if (type == "NFKC") return std::make_unique<FormNormalizer>(NormalForm::kKC);
-  if (type == "NFKD") return std::make_unique<FormNormalizer>(NormalForm::kKD);
+  if (type == "NFC") return make_form(NormalForm::kC);
+  if (type == "NFD") return make_form(NormalForm::kD);
+  if (type == "NFKC") return make_form(NormalForm::kKC);
+  if (type == "NFKD") return make_form(NormalForm::kKD);
   if (type == "Lowercase") return std::make_unique<LowercaseNormalizer>();
   if (type == "StripAccents") return std::make_unique<StripAccentsNormalizer>();
   if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();

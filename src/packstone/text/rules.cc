@@ -44,6 +44,7 @@ class DocumentReader {
     if (mode_ != Mode::kDocument) return stop("an object among tokens or merges");
     if (at_list("vocab")) {
       mode_ = Mode::kVocabulary;
+      file_->has_vocabulary = true;
       return true;
     }
     return open(Json::object());
@@ -57,6 +58,7 @@ class DocumentReader {
     if (mode_ != Mode::kDocument) return stop("an array among tokens");
     if (at_list("merges")) {
       mode_ = Mode::kMerges;
+      file_->has_merges = true;
       return true;
     }
     return open(Json::array());
@@ -370,6 +372,7 @@ void read_config(const Json& config, TokenizerRules& rules) {
 
 Status copy_vocabulary(const Json& vocabulary, TokenizerFile& file) {
   if (!vocabulary.is_object()) return corrupt("vocab", "another kind", "an object");
+  file.has_vocabulary = true;
   for (const auto& [token, id] : vocabulary.items()) {
     if (!id.is_number_integer()) return corrupt(token, "no id", "a whole number");
     const bool large = id.is_number_unsigned() && id.get<std::uint64_t>() > INT64_MAX;
@@ -389,6 +392,7 @@ bool split_merge(std::string_view text, TokenizerFile& file) {
 
 Status copy_merges(const Json& merges, TokenizerFile& file) {
   if (!merges.is_array()) return corrupt("merges", "another kind", "a list");
+  file.has_merges = true;
   for (const Json& merge : merges) {
     if (merge.is_string()) {
       const auto& text = merge.get_ref<const std::string&>();
@@ -449,6 +453,8 @@ Result<TokenizerRules> rules_from_file(TokenizerFile file, const Json& config) {
   if (model == nullptr || !model->is_object()) return corrupt("model", "none", "an object");
   TokenizerRules rules;
   PACKSTONE_CHECK_OK(read_model_options(*model, rules.model));
+  if (!file.has_vocabulary) return corrupt("model.vocab", "none", "an object of ids");
+  if (!file.has_merges) return corrupt("model.merges", "none", "a list");
   TokenTable table;
   PACKSTONE_CHECK_OK(read_vocabulary(file, rules.model, table));
   PACKSTONE_CHECK_OK(read_merges(file, table, rules.model));

@@ -64,6 +64,8 @@ struct TokenizerFile {
   Json rules;
   std::vector<std::pair<std::string, std::int64_t>> vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;
+  bool has_vocabulary = false;  // the two lists were there and of the right kind
+  bool has_merges = false;
 };
 
 // Reads a tokenizer.json. Errors: kCorruptData for broken JSON, nesting beyond

@@ -49,11 +49,13 @@ class TokenTable {
   };
   std::string arena_;
   std::vector<Span> spans_;
-  // Open addressing, linear probing. The tag spares most looks at texts that differ.
+  // Open addressing, linear probing. Most looks end in the slot, without the arena.
   struct Slot {
-    std::uint32_t tag = 0;
+    std::uint64_t head = 0;  // the first 8 bytes, zeros after the end
+    std::uint32_t tag = 0;   // upper half of the hash
     std::int32_t id = -1;
   };
+  bool same(const Slot& slot, std::uint64_t head, std::uint32_t tag, std::string_view text) const;
   std::vector<Slot> slots_;
 };
 

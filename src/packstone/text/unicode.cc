@@ -2,8 +2,10 @@
 
 #include <unicode/uchar.h>
 #include <unicode/unorm2.h>
+#include <unicode/uset.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <vector>
 
@@ -25,8 +27,16 @@ bool is_ascii(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-const UNormalizer2* normalizer_of(NormalForm form) {
-  UErrorCode status = U_ZERO_ERROR;
+char32_t lower_of(char32_t point) {
+  if (point >= kLowerSince14[0].first) {
+    for (const CodeRange& pair : kLowerSince14) {
+      if (pair.first == point) return pair.last;
+    }
+  }
+  return static_cast<char32_t>(u_tolower(static_cast<UChar32>(point)));
+}
+
+const UNormalizer2* plain_normalizer(NormalForm form, UErrorCode& status) {
   switch (form) {
     case NormalForm::kC:
       return unorm2_getNFCInstance(&status);
@@ -38,6 +48,25 @@ const UNormalizer2* normalizer_of(NormalForm form) {
       return unorm2_getNFKDInstance(&status);
   }
   return nullptr;
+}
+
+// The library's tables are those of Unicode 9: later characters stay as they are.
+const UNormalizer2* make_normalizer(NormalForm form) {
+  UErrorCode status = U_ZERO_ERROR;
+  const UNormalizer2* plain = plain_normalizer(form, status);
+  constexpr std::u16string_view kPattern = u"[:age=9.0:]";
+  USet* known = uset_openPattern(kPattern.data(), static_cast<int>(kPattern.size()), &status);
+  if (U_FAILURE(status)) return nullptr;
+  uset_freeze(known);
+  const UNormalizer2* filtered = unorm2_openFiltered(plain, known, &status);
+  return U_SUCCESS(status) ? filtered : nullptr;
+}
+
+const UNormalizer2* normalizer_of(NormalForm form) {
+  static const std::array<const UNormalizer2*, 4> normalizers = {
+      make_normalizer(NormalForm::kC), make_normalizer(NormalForm::kD),
+      make_normalizer(NormalForm::kKC), make_normalizer(NormalForm::kKD)};
+  return normalizers[static_cast<std::size_t>(form)];
 }
 
 }  // namespace
@@ -130,7 +159,11 @@ bool is_word(char32_t point) {
 }
 
 bool is_combining_mark(char32_t point) {
-  return (U_GET_GC_MASK(static_cast<UChar32>(point)) & U_GC_M_MASK) != 0;
+  return contains(kMark, point);
+}
+
+bool has_normal_form(NormalForm form) {
+  return normalizer_of(form) != nullptr;
 }
 
 std::string normalize(NormalForm form, std::string_view text) {
@@ -180,7 +213,7 @@ std::string lowercase(std::string_view text) {
       result.append("i");
       append_utf8(result, 0x307);
     } else {
-      append_utf8(result, static_cast<char32_t>(u_tolower(static_cast<UChar32>(decoded.point))));
+      append_utf8(result, lower_of(decoded.point));
     }
   }
   return result;

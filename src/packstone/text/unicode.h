@@ -61,7 +61,10 @@ bool is_combining_mark(char32_t point);
 
 enum class NormalForm { kC, kD, kKC, kKD };
 
-// The text in a normal form (ICU). Text is valid UTF-8.
+// Whether ICU's data for a form is there.
+bool has_normal_form(NormalForm form);
+
+// The text (valid UTF-8) in a normal form (ICU, characters of Unicode 9, as the library's tables).
 std::string normalize(NormalForm form, std::string_view text);
 
 // Each character's full lower case, without context.

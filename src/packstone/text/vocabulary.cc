@@ -151,9 +151,9 @@ bool is_sentencepiece(const TokenizerRules& rules, bool& space_prefix) {
   return false;
 }
 
-// The scores of a SentencePiece vocabulary, from the order of its merges. Pieces are numbered in
-// the order in which merges first make them; where that is the order of ids, as trainers write
-// them, numbers follow the ids of all normal pieces, so that the trained scores come back.
+// The scores of a SentencePiece vocabulary from the order of its merges. Pieces are numbered in the
+// order in which merges first make them; where that is the order of ids, as trainers write them,
+// numbers follow the ids of all normal pieces, so that the trained scores come back.
 std::vector<float> scores_of(const TokenizerRules& rules, const Vocabulary& vocabulary) {
   const auto count = static_cast<std::int32_t>(vocabulary.tokens.size());
   std::vector<float> scores(count, kUnscored);
@@ -319,8 +319,8 @@ Json optional_flag(const std::optional<bool>& value) {
   return value ? Json(*value) : Json();
 }
 
-// What `target` holds that `derived` (the way back from its rules) does not: kept in
-// tokenizer.json's model under "gguf", a member that the `tokenizers` library passes over.
+// What `target` holds and `derived` (the way back from its rules) does not: kept in the model of
+// tokenizer.json under "gguf", a member that the `tokenizers` library passes over.
 Json differences(const Vocabulary& target, const Vocabulary& derived) {
   Json extra = Json::object();
   if (target.pre != derived.pre) extra["pre"] = target.pre;

@@ -9,7 +9,7 @@ Usage: python make_unicode_tables.py OUTPUT   (needs `tokenizers` 0.23 and Pytho
 import sys
 import unicodedata
 
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 assert unicodedata.unidata_version == "14.0.0", "run with Python 3.11"
 POINTS = [c for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
@@ -47,6 +47,19 @@ def joined_by_whitespace_rule():
     return {c for c in POINTS if "a" + chr(c) in pieces}
 
 
+def stripped_accents():
+    rule = normalizers.StripAccents()
+    return {c for c in POINTS if rule.normalize_str("a" + chr(c)) == "a"}
+
+
+def lower_pairs():
+    rule = normalizers.Lowercase()
+    pairs = [(c, rule.normalize_str(chr(c))) for c in POINTS]
+    new = [(c, low) for c, low in pairs if low != chr(c).lower()]
+    assert all(len(low) == 1 for _, low in new)
+    return ["{0x%X, 0x%X}" % (c, ord(low)) for c, low in new]
+
+
 def ranges(points):
     out = []
     for c in sorted(points):
@@ -79,7 +92,8 @@ def main():
             "// A range of one general category that Unicode 14 leaves unassigned.\n"
             "struct AddedRange {\n  const char* category;\n  CodeRange range;\n};\n\n"
             "// What its regex engine (Unicode 16) knows beyond Unicode 14.\n"
-            "inline constexpr AddedRange kAddedSince14[] = {%s};\n\n" % ", ".join(added)
+            "inline constexpr AddedRange kAddedSince14[] = {%s};\n\n"
+            % ", ".join(added)
         )
         f.write(
             table(
@@ -108,6 +122,18 @@ def main():
                 "\\w of its Whitespace rule and of single-word added tokens.",
                 joined_by_whitespace_rule(),
             )
+        )
+        f.write(
+            table(
+                "kMark",
+                "What its StripAccents rule takes for a combining mark.",
+                stripped_accents(),
+            )
+        )
+        f.write(
+            "// Lower case letters (first: the letter, last: its lower case) beyond Unicode 14.\n"
+            "inline constexpr CodeRange kLowerSince14[] = {%s};\n\n"
+            % ", ".join(lower_pairs())
         )
         f.write("}  // namespace packstone::text\n")
 
