@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "packstone/checkpoint/value_rule.h"
 #include "packstone/cli/conversion.h"
 #include "packstone/cli/process.h"
 #include "packstone/cli/progress.h"
@@ -77,11 +78,12 @@ TensorPlan float_plan(const CheckpointTensor& tensor, ContainerKind container, P
   plan.plan.conditions.push_back("stored as 1 + w in GGUF, as w here; float32 1 + w is the same");
   if (proof == Proof::kHeaders) return plan;
   std::vector<float> values = decode_all(tensor.weight);
-  const std::int64_t bad = apply_rule(values, {ValueRule::kPlusOne, ValueRule::kSame});
-  if (bad < 0) return plan;
+  const Status applied =
+      apply_value_rule(ValueRule::kPlusOne, ValueRule::kSame, values, tensor.name);
+  if (applied) return plan;
   plan.action = Action::kNone;
   plan.plan.verdict = Verdict::kRefused;
-  plan.plan.reason = fmt::format("value {} is no float32 1 + w", bad);
+  plan.plan.reason = applied.error().message;
   return plan;
 }
 

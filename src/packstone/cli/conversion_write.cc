@@ -1,3 +1,4 @@
+#include "packstone/checkpoint/value_rule.h"
 #include "packstone/cli/conversion.h"
 #include "packstone/cli/progress.h"
 #include "packstone/cli/vectors.h"
@@ -27,19 +28,15 @@ std::vector<float> in_order(std::vector<float> values, std::span<const std::int3
 
 // Values through float32: only float tensors of a few thousand values come here.
 Status write_vector(CheckpointWriter& writer, std::size_t index, const TensorPlan& tensor,
-                    std::span<const std::int32_t> order, std::string_view command) {
+                    std::span<const std::int32_t> order) {
   std::vector<float> values = in_order(decode_all(tensor.source->weight), order);
-  const VectorChange change{tensor.source->value_rule, writer.value_rule(index)};
-  if (const std::int64_t bad = apply_rule(values, change); bad >= 0)
-    return fail(ErrorCode::kNotRepresentable, fmt::format("cli.{}", command), tensor.source->name,
-                fmt::format("value {} that is no float32 1 + w", bad), "an exact move");
+  PACKSTONE_CHECK_OK(apply_value_rule(tensor.source->value_rule, writer.value_rule(index), values,
+                                      tensor.source->name));
   PACKSTONE_TRY(
       OwnedWeight target,
       OwnedWeight::allocate(tensor.target.id, tensor.source->weight.shape(), tensor.plan.params));
-  const int bytes = float_bits(FloatType::kF32) / 8;
   if (tensor.target.id == kFormatId<DenseF32>) {
-    std::memcpy(target.planes[0].data(), values.data(),
-                values.size() * static_cast<std::size_t>(bytes));
+    std::memcpy(target.planes[0].data(), values.data(), values.size() * sizeof(float));
   } else {
     const FloatType type =
         tensor.target.id == kFormatId<DenseF16> ? FloatType::kF16 : FloatType::kBF16;
@@ -64,13 +61,13 @@ Status write_quantized(CheckpointWriter& writer, std::size_t index, TensorPlan& 
 }
 
 Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,
-                    Context& context, std::string_view command) {
+                    Context& context) {
   const PackedWeight& source = tensor.source->weight;
   const std::vector<std::int32_t> order =
       compose_rows(tensor.source->stored_rows(), writer.stored_order(index));
   const bool rule_changes = writer.value_rule(index) != tensor.source->value_rule;
   if (tensor.action == Action::kVector || rule_changes || vector_order(*tensor.source, order))
-    return write_vector(writer, index, tensor, order, command);
+    return write_vector(writer, index, tensor, order);
   if (tensor.action == Action::kQuantize)
     return write_quantized(writer, index, tensor, order, context);
   if (tensor.action == Action::kTranscode) {
@@ -99,7 +96,7 @@ Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
   Progress progress(context, "writing", plan.bytes);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     PACKSTONE_CHECK_OK(context.check_cancel(command));
-    PACKSTONE_CHECK_OK(write_tensor(*writer, i, plan.tensors[i], context, command));
+    PACKSTONE_CHECK_OK(write_tensor(*writer, i, plan.tensors[i], context));
     progress.add(plan.tensors[i].bytes);
   }
   PACKSTONE_CHECK_OK(context.check_cancel(command));

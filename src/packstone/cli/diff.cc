@@ -1,4 +1,5 @@
 // packstone diff: two models, tensor by tensor, by their Hugging Face names, rows and values.
+#include "packstone/checkpoint/value_rule.h"
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/layouts.h"
 #include "packstone/cli/output.h"
@@ -46,7 +47,10 @@ std::vector<float> vector_values(const CheckpointTensor& tensor, bool multiplier
       ordered[i] = values[static_cast<std::size_t>(rows[i])];
     values = std::move(ordered);
   }
-  if (multiplier) apply_rule(values, {tensor.value_rule, ValueRule::kPlusOne});
+  // Adding 1 is never refused.
+  if (multiplier)
+    static_cast<void>(
+        apply_value_rule(tensor.value_rule, ValueRule::kPlusOne, values, tensor.name));
   return values;
 }
 

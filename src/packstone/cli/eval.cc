@@ -29,8 +29,9 @@ struct EvalCall {
   }
 };
 
-// The text as one list of tokens, without special tokens; a model that adds BOS by default gets it
-// in place of the first token of every window, as llama.cpp's perplexity does.
+// The text as one list of tokens, without special tokens unless the model adds BOS by default: then
+// BOS stands before the text and in place of the first token of every window, as in llama.cpp's
+// perplexity.
 struct EvalText {
   std::vector<std::int32_t> tokens;
   std::string sha256;
@@ -39,12 +40,14 @@ struct EvalText {
 Result<EvalText> read_eval_text(const std::string& path, const Tokenizer& tokenizer,
                                 EvalOptions& options) {
   PACKSTONE_TRY(const std::string text, read_user_text(path));
-  EvalText result{tokenizer.encode(text, {.parse_special = false, .add_special = false}),
-                  sha256_text(text)};
   const std::vector<std::int32_t> probe =
       tokenizer.encode("", {.parse_special = false, .add_special = true});
   if (!probe.empty() && tokenizer.bos() && probe.front() == *tokenizer.bos())
     options.bos = tokenizer.bos();
+  EvalText result;
+  result.tokens =
+      tokenizer.encode(text, {.parse_special = false, .add_special = options.bos.has_value()});
+  result.sha256 = sha256_text(text);
   return result;
 }
 

@@ -24,11 +24,17 @@ std::vector<std::int64_t> group_sizes(FormatId id) {
   return {group_cols(id, sample_params(id))};
 }
 
+// Whether codes of `id` fit in `target` whatever they are. The other moves need luck with the values.
+bool may_hold(FormatId target, FormatId id) {
+  if (is_float_format(target)) return target == kFormatId<DenseF32>;
+  return format_info(target).code_bits >= format_info(id).code_bits;
+}
+
 // The layouts to which a convert from this format can be exact, as far as headers tell.
 std::vector<std::string> exact_targets(FormatId id) {
   std::vector<std::string> names;
   for (FormatId target : all_formats()) {
-    if (target == id) continue;
+    if (target == id || !may_hold(target, id)) continue;
     const TranscodePlan plan =
         header_verdict(id, kSample, sample_params(id), TranscodeTarget{target, 0, std::nullopt});
     const std::string name(format_info(target).layout);

@@ -1,25 +1,8 @@
 #include "packstone/cli/vectors.h"
 
-#include <bit>
-
 #include "packstone/transcode/unpack.h"
 
 namespace packstone::cli {
-
-std::int64_t apply_rule(std::span<float> values, const VectorChange& change) {
-  if (change.from == change.to) return -1;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (change.to == ValueRule::kPlusOne) {
-      values[i] = 1.0f + values[i];
-      continue;
-    }
-    const float weight = values[i] - 1.0f;
-    if (std::bit_cast<std::uint32_t>(1.0f + weight) != std::bit_cast<std::uint32_t>(values[i]))
-      return static_cast<std::int64_t>(i);
-    values[i] = weight;
-  }
-  return -1;
-}
 
 std::vector<float> decode_all(const PackedWeight& weight) {
   const auto rows = static_cast<std::size_t>(weight.shape().rows);
