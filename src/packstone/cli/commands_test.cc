@@ -46,7 +46,8 @@ TEST_F(Commands, Inspect) {
 }
 
 TEST_F(Commands, InspectOfDamageIsFour) {
-  std::ofstream(folder_ / "bad.gguf", std::ios::binary) << "GGUF\x03 and no more";
+  std::filesystem::copy_file(folder_ / "model.gguf", folder_ / "bad.gguf");
+  std::filesystem::resize_file(folder_ / "bad.gguf", 1000);
   const Called called = call({"inspect", path("bad.gguf"), "--json"});
   EXPECT_EQ(called.code, 4) << called.err;
   EXPECT_EQ(called.json()["error"]["code"], "corrupt_data");
@@ -176,7 +177,7 @@ TEST_F(Commands, Generate) {
   const Json one =
       ok({"generate", path("model.gguf"), "-p", "ab", "--max-tokens", "5", "--threads", "1"});
   EXPECT_EQ(json["tokens"], one["tokens"]);
-  EXPECT_EQ(call({"generate", path("model.gguf"), "-p", "ab", "--context", "1"}).code, 2);
+  EXPECT_EQ(call({"generate", path("model.gguf"), "-p", "ab!", "--context", "1"}).code, 2);
   EXPECT_EQ(call({"generate", path("model.gguf"), "-p", ""}).code, 2);
 }
 

@@ -24,7 +24,7 @@ std::vector<std::int64_t> group_sizes(FormatId id) {
   return {group_cols(id, sample_params(id))};
 }
 
-// Whether codes of `id` fit in `target` whatever they are. The other moves need luck with the values.
+// Whether codes of `id` fit in `target` whatever they are; the other moves need luck.
 bool may_hold(FormatId target, FormatId id) {
   if (is_float_format(target)) return target == kFormatId<DenseF32>;
   return format_info(target).code_bits >= format_info(id).code_bits;
