@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
 namespace packstone::cli {
@@ -122,7 +123,15 @@ void Options::number(const char* name, std::int64_t& value, std::int64_t low, st
   state_->app.add_option(name, value, help)->check(CLI::Range(low, high));
 }
 void Options::number(const char* name, std::uint64_t& value, const char* help) {
-  state_->app.add_option(name, value, help);
+  // The conversion alone would wrap signed and too large numbers.
+  const auto digits_only = [](const std::string& word) {
+    std::uint64_t number = 0;
+    const char* end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, number);
+    return error == std::errc() && stop == end ? std::string()
+                                               : "`" + word + "` is no whole number below 2^64";
+  };
+  state_->app.add_option(name, value, help)->check(digits_only);
 }
 void Options::number(const char* name, float& value, float low, float high, const char* help) {
   state_->app.add_option(name, value, help)->check(CLI::Range(low, high));

@@ -86,6 +86,23 @@ TEST(Cli, OptionsWithoutEffectAreErrors) {
   EXPECT_EQ(call({"convert", "a", "b.gguf", "--to", "mlx-affine"}).code, 2);
 }
 
+TEST(Cli, NumbersOutOfRangeAreErrors) {
+  for (const auto& [option, number] :
+       std::vector<std::pair<std::string, std::string>>{{"--seed", "-1"},
+                                                        {"--seed", "18446744073709551616"},
+                                                        {"--max-tokens", "0"},
+                                                        {"--max-tokens", "1e3"},
+                                                        {"--temp", "-1"},
+                                                        {"--top-p", "2"},
+                                                        {"--threads", "0"},
+                                                        {"--threads", "99999999999999999999"},
+                                                        {"--context", "-5"}}) {
+    const Called called = call({"generate", "a", "-p", "x", option, number});
+    EXPECT_EQ(called.code, 2) << option << number;
+    EXPECT_NE(called.err.find("cli.generate"), std::string::npos) << called.err;
+  }
+}
+
 TEST(Cli, JsonErrorsAreOneDocument) {
   const Called called = call({"inspect", "/nonexistent/model", "--json"});
   const Json document = Json::parse(called.out, nullptr, false);

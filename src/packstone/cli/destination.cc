@@ -32,19 +32,23 @@ Status check_destination(std::string_view command, const Checkpoint& source,
   std::error_code error;
   if (destination.empty())
     return fail(ErrorCode::kInvalidInput, where, "DST", "an empty name", "a path");
-  const fs::path target = fs::weakly_canonical(destination, error);
+  const fs::path target = fs::weakly_canonical(fs::absolute(destination), error);
   if (error)
     return fail(ErrorCode::kInvalidInput, where, "DST", destination, "a path", error.message());
   std::vector<fs::path> sources{source.path};
   sources.insert(sources.end(), source.gguf.files.begin(), source.gguf.files.end());
   for (const fs::path& path : sources) {
-    const fs::path real = fs::weakly_canonical(path, error);
+    const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
     if (!error &&
         (lies_in(real, target) || (lies_in(target, real) && fs::is_directory(real, error))))
       return fail(ErrorCode::kInvalidInput, where, "DST",
                   fmt::format("`{}`, which is or holds SRC, or lies in it", destination),
                   "another place than SRC");
   }
+  if (!fs::is_directory(target.parent_path(), error))
+    return fail(ErrorCode::kInvalidInput, where, "DST",
+                fmt::format("`{}`, whose folder does not exist", destination),
+                "a name in an existing folder");
   const fs::file_status status = fs::symlink_status(target, error);
   if (!fs::exists(status)) return {};
   if (!force)
