@@ -147,6 +147,17 @@ TEST_F(Commands, DestinationRules) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "precious/file"));
 }
 
+TEST_F(Commands, RelativeNamesAreTheSamePlaces) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_ / ".");
+  EXPECT_EQ(call({"convert", "model.gguf", "new", "--to", "float32"}).code, 0);
+  EXPECT_EQ(call({"convert", "new", "new", "--to", "float32", "--force"}).code, 2);
+  EXPECT_EQ(call({"convert", "new", "new/inner", "--to", "float32"}).code, 2);
+  EXPECT_EQ(call({"convert", "new", "absent/x", "--to", "float32"}).code, 2);
+  EXPECT_TRUE(std::filesystem::exists("new/config.json"));
+  std::filesystem::current_path(before);
+}
+
 TEST_F(Commands, TokenizeAndDetokenize) {
   const Json json = ok({"tokenize", path("model.gguf"), "--text", "ab!"});
   has(json, {"ids", "pieces"});
