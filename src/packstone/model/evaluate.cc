@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "packstone/kernel/ops.h"
 
@@ -143,13 +144,30 @@ RowDivergence compare(std::span<const float> q, std::span<const float> p, std::i
   return {std::max(kld, 0.0), log_q - q[next], log_p - p[next], top_q == top_p};
 }
 
+// An empty vector with room for a number per scored position.
+Result<std::vector<double>> room_for_scores(const Plan& plan) {
+  std::vector<double> scores;
+  try {
+    scores.reserve(static_cast<std::size_t>(plan.windows) *
+                   static_cast<std::size_t>(plan.scored_per_window()));
+  } catch (const std::exception&) {
+    return fail(
+        ErrorCode::kExhausted, "model.evaluate", "stride", fmt::to_string(plan.stride),
+        fmt::format("memory for {} windows of {} scores", plan.windows, plan.scored_per_window()),
+        "use a larger stride");
+  }
+  return scores;
+}
+
 DivergenceResult summarize(std::vector<double> klds, std::int64_t same_top,
                            const PerplexityResult& of_model, const PerplexityResult& of_against) {
   const double n = static_cast<double>(klds.size());
   DivergenceResult result;
   for (const double kld : klds) result.kld_mean += kld;
   result.kld_mean /= n;
-  std::ranges::sort(klds);
+  // NaN counts as larger than every number, so that no rank hides one.
+  std::ranges::sort(klds,
+                    [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
   const auto rank = static_cast<std::size_t>(std::ceil(0.99 * n));
   result.kld_p99 = klds[std::max<std::size_t>(rank, 1) - 1];
   result.kld_max = klds.back();
@@ -229,8 +247,7 @@ Result<DivergenceResult> divergence(Model& model, Model& against,
                 fmt::format("{}, as the other model has", against.config().vocab));
   Walker walkers[] = {{model, plan.logits_rows}, {against, plan.logits_rows}};
   std::vector<RowDivergence> rows(static_cast<std::size_t>(plan.logits_rows));
-  std::vector<double> all;
-  all.reserve(static_cast<std::size_t>(plan.windows * plan.scored_per_window()));
+  PACKSTONE_TRY(std::vector<double> all, room_for_scores(plan));
   Score of_model, of_against;
   std::int64_t same_top = 0;
   const auto score = [&](std::span<const std::int32_t> window, std::int64_t first,

@@ -33,7 +33,8 @@ struct PerplexityResult {
 // distribution of `against` (the original) and q that of `model`.
 struct DivergenceResult {
   double kld_mean = 0;
-  double kld_p99 = 0;  // the smallest value that at least 99 % of the positions do not exceed
+  // The smallest value that at least 99 % of the positions do not exceed; a NaN exceeds all numbers.
+  double kld_p99 = 0;
   double kld_max = 0;
   double top1_agreement =
       0;  // share of positions where both have the same largest logit, in [0, 1]
@@ -46,19 +47,17 @@ using EvalProgress = std::function<void(std::int64_t done, std::int64_t total, d
 
 // perplexity(model, tokens, options, progress, cancel) scores a text that was tokenized once.
 // Exact: measured; every log-sum-exp and sum in float64 in one fixed order: same model, same
-// tokens,
-//        same bits for any thread count.
+// tokens, same bits for any thread count.
 // Errors: kInvalidInput naming the option, or for fewer tokens than one window; kCancelled; those
-// of
-//         forward. Cost: logits of `logits_rows` positions. Threads: those of the model's pool.
+// of forward. Cost: logits of `logits_rows` positions. Threads: those of the model's pool.
 Result<PerplexityResult> perplexity(Model& model, std::span<const std::int32_t> tokens,
                                     const EvalOptions& options = {},
                                     const EvalProgress& progress = {},
                                     const std::atomic<bool>* cancel = nullptr);
 
 // divergence(model, against, tokens, options, progress, cancel): both models on the same tokens,
-// side by side. Exact, cost, threads: as perplexity, for two models. Errors: as perplexity;
-// kInvalidInput when the numbers of logits differ.
+// side by side. Exact, cost, threads: as perplexity, for two models, and a number per scored
+// position. Errors: as perplexity; kInvalidInput when the numbers of logits differ; kExhausted.
 Result<DivergenceResult> divergence(Model& model, Model& against,
                                     std::span<const std::int32_t> tokens,
                                     const EvalOptions& options = {},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "packstone/model/test_checkpoint.h"
@@ -134,6 +135,27 @@ TEST_F(Evaluate, AModelDoesNotDivergeFromItself) {
   const auto result = divergence(model_, model_, tokens, options).value();
   EXPECT_EQ(result.kld_max, 0);
   EXPECT_EQ(result.top1_agreement, 1);
+}
+
+TEST_F(Evaluate, NoRankHidesAPositionThatIsNotANumber) {
+  const ModelConfig config = tiny_config(Architecture::kMistral);
+  Checkpoint damaged = random_checkpoint(config, 1);
+  std::vector<float> embedding(static_cast<std::size_t>(96 * config.hidden), 0.5f);
+  embedding.back() = std::numeric_limits<float>::quiet_NaN();  // of token 95
+  testing::add_tensor(damaged, "model.embed_tokens.weight", 96, config.hidden, embedding);
+  Model model = Model::load(std::move(damaged), pool_).value();
+  Model against = Model::load(random_checkpoint(config, 2), pool_).value();
+  std::vector<std::int32_t> tokens = text(64);
+  for (std::int32_t& token : tokens) token %= 95;
+  EvalOptions options;
+  options.context = 16;
+  options.from = 0;
+  EXPECT_TRUE(std::isfinite(divergence(model, against, tokens, options)->kld_max));
+  tokens[24] = 95;  // the later positions of the second of four windows
+  const auto result = divergence(model, against, tokens, options).value();
+  EXPECT_TRUE(std::isnan(result.kld_mean));
+  EXPECT_TRUE(std::isnan(result.kld_p99));
+  EXPECT_TRUE(std::isnan(result.kld_max));
 }
 
 TEST_F(Evaluate, RefusesByName) {
