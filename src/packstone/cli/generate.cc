@@ -2,7 +2,6 @@
 #include "packstone/model/generate.h"
 
 #include <chrono>
-#include <set>
 
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/load.h"
@@ -23,14 +22,6 @@ struct GenerateCall {
 struct Timing {
   double first_token_seconds = 0, prefill_per_s = 0, decode_per_s = 0;
 };
-
-// The union of what the model's files name as end of text.
-std::vector<std::int32_t> end_tokens(const ModelConfig& config, const Tokenizer& tokenizer) {
-  std::set<std::int32_t> ids(tokenizer.end_tokens().begin(), tokenizer.end_tokens().end());
-  for (std::int64_t id : config.eos)
-    if (id >= 0 && id < config.vocab) ids.insert(static_cast<std::int32_t>(id));
-  return {ids.begin(), ids.end()};
-}
 
 Status fit_context(GenerateCall& call, std::int64_t prompt, std::int64_t model_context) {
   const std::int64_t context = call.context > 0 ? call.context : model_context;
@@ -99,7 +90,7 @@ Result<int> run_call(GenerateCall& call, Context& context) {
   const ModelConfig& config = loaded.model.config();
   const std::vector<std::int32_t> prompt = loaded.tokenizer.encode(call.prompt);
   PACKSTONE_CHECK_OK(fit_context(call, static_cast<std::int64_t>(prompt.size()), config.context));
-  call.options.end_tokens = end_tokens(config, loaded.tokenizer);
+  call.options.end_tokens = end_tokens(config.eos, loaded.tokenizer.end_tokens(), config.vocab);
   TextSink sink(loaded.tokenizer, call.options.end_tokens, context.json ? nullptr : &context.out);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();

@@ -33,7 +33,7 @@ struct PerplexityResult {
 // distribution of `against` (the original) and q that of `model`.
 struct DivergenceResult {
   double kld_mean = 0;
-  // The smallest value that at least 99 % of the positions do not exceed; a NaN exceeds all numbers.
+  // The smallest value that at least 99 % of the positions do not exceed; NaN exceeds all numbers.
   double kld_p99 = 0;
   double kld_max = 0;
   double top1_agreement =
