@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -141,11 +142,16 @@ void ThreadPool::State::wait_finished(std::uint32_t total) {
 }
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  state_->threads = std::max(threads, 1);
   // More threads than CPUs: a spinning thread would take the CPU from one that works.
-  if (state_->threads <= default_thread_count()) state_->spin_time = kSpinTime;
-  for (int worker = 1; worker < state_->threads; ++worker)
-    state_->workers.emplace_back([state = state_.get(), worker] { state->worker_loop(worker); });
+  if (threads <= default_thread_count()) state_->spin_time = kSpinTime;
+  try {
+    for (int worker = 1; worker < threads; ++worker)
+      state_->workers.emplace_back([state = state_.get(), worker] { state->worker_loop(worker); });
+  } catch (const std::exception&) {
+    // The system gives no more threads, or no memory for them: the pool has those that it got.
+  }
+  // Workers read this only after a dispatch.
+  state_->threads = static_cast<int>(state_->workers.size()) + 1;
 }
 
 ThreadPool::~ThreadPool() {

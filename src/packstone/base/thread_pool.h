@@ -33,7 +33,8 @@ class RangeTask {
 // Threads: one caller at a time.
 class ThreadPool {
  public:
-  // `threads` counts the caller's thread; values below 1 mean 1.
+  // `threads` counts the caller's thread; values below 1 mean 1. Errors: none; where the system
+  // refuses a thread the pool has fewer, and size() says how many.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

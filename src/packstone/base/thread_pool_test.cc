@@ -1,9 +1,13 @@
 // Proves that a pool covers every index exactly once, in ranges that start at multiples of the
 // grain, for any number of threads and after sleeping; and that the CPU budget is read from
-// cgroups.
+// cgroups; and that a pool works with the threads that the system gives.
 #include "packstone/base/thread_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -30,6 +34,40 @@ TEST(ThreadPool, CoversEveryIndexOnce) {
         for (int hit : hits) ASSERT_EQ(hit, 1) << threads << " " << count << " " << grain;
       }
   }
+}
+
+// Whether the process is watched by a sanitizer, which needs address space of its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// In a process of its own: room for a few more stacks, then a pool of many threads.
+[[noreturn]] void work_with_few_threads() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{100} << 20);
+  const rlimit limit{bytes, bytes};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(3);
+  {
+    ThreadPool pool(512);
+    std::atomic<std::int64_t> sum{0};
+    auto task = [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) sum += i;
+    };
+    pool.parallel(1000, 1, task);
+    if (pool.size() < 1 || pool.size() >= 512 || sum != 499500) std::_Exit(2);
+  }
+  std::_Exit(0);
+}
+
+TEST(ThreadPool, ThreadsThatTheSystemRefusesAreDoneWithout) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer is at work";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(work_with_few_threads(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(ThreadPool, WorkersRunOneRangeAtATime) {
