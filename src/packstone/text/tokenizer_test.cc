@@ -236,6 +236,22 @@ TEST(Tokenizer, VocabularyAndItsJsonGiveTheSame) {
   }
 }
 
+TEST(Tokenizer, VocabularyFromJsonWhateverTheOrderOfMembers) {
+  for (const Vocabulary& vocabulary :
+       {byte_level_vocabulary(), sentencepiece_vocabulary(true), sentencepiece_vocabulary(false)}) {
+    const auto json = tokenizer_json(vocabulary);
+    ASSERT_TRUE(json) << json.error().message;
+    const nlohmann::ordered_json sorted = nlohmann::json(*json);
+    const auto config = tokenizer_config_json(vocabulary);
+    const auto back = vocabulary_from_json(sorted, config, vocabulary.tokens.size());
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_EQ(back->model, vocabulary.model);
+    EXPECT_EQ(back->pre, vocabulary.pre);
+    EXPECT_EQ(back->scores, vocabulary.scores);
+    EXPECT_EQ(back->add_space_prefix, vocabulary.add_space_prefix);
+  }
+}
+
 TEST(Tokenizer, PaddingRowsBecomeUnusedTokens) {
   const Vocabulary vocabulary = byte_level_vocabulary();
   const auto json = tokenizer_json(vocabulary);

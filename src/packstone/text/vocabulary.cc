@@ -116,6 +116,11 @@ Json document_of(const TokenizerRules& rules) {
   return document;
 }
 
+// Rules are equal whatever the order of their members.
+bool same_rule(const Json& a, const Json& b) {
+  return nlohmann::json(a) == nlohmann::json(b);
+}
+
 // Whether the rules are those of a SentencePiece vocabulary with the space prefix on or off.
 bool is_sentencepiece(const TokenizerRules& rules, bool& space_prefix) {
   if (!rules.model.byte_fallback) return false;
@@ -128,11 +133,11 @@ bool is_sentencepiece(const TokenizerRules& rules, bool& space_prefix) {
     return Json{{"type", "Sequence"}, {"normalizers", std::move(array)}};
   };
   const Json* pre_type = member(rules.pre_tokenizer, "type");
-  if (rules.normalizer == steps({prepend, replace}) && pre_type == nullptr) {
+  if (same_rule(rules.normalizer, steps({prepend, replace})) && pre_type == nullptr) {
     space_prefix = true;
     return true;
   }
-  if (rules.normalizer == replace || rules.normalizer == steps({replace})) {
+  if (same_rule(rules.normalizer, replace) || same_rule(rules.normalizer, steps({replace}))) {
     const Json* pattern = member(rules.pre_tokenizer, "pattern");
     space_prefix = false;
     return pre_type == nullptr ||
