@@ -29,10 +29,6 @@ int badness(Verdict verdict) {
   return 4;
 }
 
-std::string_view metadata_name(FloatType type) {
-  return type == FloatType::kF32 ? "float32" : type == FloatType::kF16 ? "float16" : "bfloat16";
-}
-
 TensorPlan copy_plan(const CheckpointTensor& tensor) {
   TensorPlan plan;
   plan.source = &tensor;
@@ -52,7 +48,7 @@ TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& 
   plan.plan.params = request.params;
   if (is_mlx_format(request.format))
     plan.plan.conditions.push_back(
-        fmt::format("scales and biases are {}", metadata_name(request.params.metadata)));
+        fmt::format("scales and biases are {}", float_name(request.params.metadata)));
   plan.bytes = weight_bytes(request.format, tensor.weight.shape(), request.params);
   return plan;
 }

@@ -53,13 +53,6 @@ std::optional<FormatId> mlx_format(int bits) {
   return std::nullopt;
 }
 
-std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params) {
-  std::uint64_t bytes = 0;
-  for (int plane = 0; plane < format_info(id).plane_count; ++plane)
-    bytes += plane_bytes(id, plane, shape, params);
-  return bytes;
-}
-
 double bits_per_weight(FormatId id, Shape shape, const FormatParams& params) {
   const double elements = static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
   return elements > 0 ? 8 * static_cast<double>(weight_bytes(id, shape, params)) / elements : 0;
@@ -68,10 +61,8 @@ double bits_per_weight(FormatId id, Shape shape, const FormatParams& params) {
 std::string layout_text(FormatId id, const FormatParams& params) {
   const FormatInfo& info = format_info(id);
   if (!is_mlx_format(id)) return std::string(info.layout);
-  const char* metadata = params.metadata == FloatType::kF32   ? "float32"
-                         : params.metadata == FloatType::kF16 ? "float16"
-                                                              : "bfloat16";
-  return fmt::format("{} {} bit g{} {}", info.layout, info.code_bits, params.group_cols, metadata);
+  return fmt::format("{} {} bit g{} {}", info.layout, info.code_bits, params.group_cols,
+                     float_name(params.metadata));
 }
 
 Result<LayoutTarget> parse_layout(std::string_view command, std::string_view text) {

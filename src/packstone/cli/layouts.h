@@ -51,9 +51,6 @@ std::string layout_text(FormatId id, const FormatParams& params);
 // 8 * bytes / elements of a weight of that shape.
 double bits_per_weight(FormatId id, Shape shape, const FormatParams& params);
 
-// Bytes of all planes; the shape must be legal.
-std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params);
-
 // Every format of this build.
 std::vector<FormatId> all_formats();
 

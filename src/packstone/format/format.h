@@ -28,8 +28,7 @@ struct PlaneSpec {
 //   kCodeXor     the stored bits are code ^ kCodeXor; codes are counted from 0 everywhere, so a
 //                format of signed bytes has 0x80 here and center 128
 //   kRunCols     columns of a run: whole rows are whole runs, the codes of a run lie in the plane
-//   and
-//                at the offsets of the first run's, and a run starts on a byte. 0: no such period
+//                at the offsets of the first run's, and a run starts on a byte
 //   kGroups      group sizes along a row that are legal; empty where parameters do not exist
 //   kPlanes      array of PlaneSpec
 //   kParams      array of ParamSpec (may be empty: std::array<ParamSpec, 0>)
@@ -42,9 +41,8 @@ struct PlaneSpec {
 //                                            [unit * param_cols, (unit + 1) * param_cols)
 //   values(raw, params)             GroupValues from the group's raw parameters
 //   encode(values, params, raw)     the inverse of values: sets raw so that values(raw, params) has
-//   the
-//                                   bits of `values` (an offset of zero where the format has none),
-//                                   or says false
+//                                   the bits of `values` (an offset of zero where the format has
+//                                   none), or says false
 //   padding_bits(plane, shape, params)   bits of the plane that no place uses (must be zero to be
 //                                   canonical; accepted on read)
 template <class F>
@@ -89,15 +87,6 @@ constexpr bool has_offset() {
   for (const ParamSpec& spec : F::kParams)
     if (spec.kind == ParamKind::kOffset || spec.kind == ParamKind::kSuperOffset) return true;
   return false;
-}
-
-// Bytes of all planes together.
-template <CodedFormat F>
-constexpr std::uint64_t total_bytes(Shape shape, const FormatParams& params) {
-  std::uint64_t bytes = 0;
-  for (int plane = 0; plane < static_cast<int>(F::kPlanes.size()); ++plane)
-    bytes += F::plane_bytes(plane, shape, params);
-  return bytes;
 }
 
 // Proves a layout on one shape: no bit is used twice, every place has its full width inside its

@@ -40,6 +40,24 @@ TEST(Format, NamesAreUniqueAndFound) {
   EXPECT_FALSE(format_info(kFormatId<GgufQ8_0>).has_offset);
 }
 
+// A tensor of [2^62, 0] has no bytes, and 2^62 rows of work.
+TEST(Format, AnEmptySideDoesNotLiftTheBoundOfTheOther) {
+  const std::int64_t most = std::int64_t{1} << 48;
+  EXPECT_EQ(layout_rule(kFormatId<DenseF32>, {most, 0}, {}), nullptr);
+  EXPECT_NE(layout_rule(kFormatId<DenseF32>, {most + 1, 0}, {}), nullptr);
+  EXPECT_NE(layout_rule(kFormatId<DenseF32>, {0, most + 1}, {}), nullptr);
+  EXPECT_NE(layout_rule(kFormatId<GgufQ8_0>, {std::int64_t{1} << 62, 0}, {}), nullptr);
+  EXPECT_EQ(layout_rule(kFormatId<GgufQ8_0>, {0, 0}, {}), nullptr);
+}
+
+TEST(Format, OneSumOfBytesAndOneNamePerFloatType) {
+  EXPECT_EQ(weight_bytes(kFormatId<GgufQ4_0>, {2, 64}, {}), 72u);
+  EXPECT_EQ(weight_bytes(kFormatId<MlxAffine<4>>, {2, 64}, {32, FloatType::kF32}), 64u + 2 * 16);
+  EXPECT_EQ(float_name(FloatType::kF32), "float32");
+  EXPECT_EQ(float_name(FloatType::kF16), "float16");
+  EXPECT_EQ(float_name(FloatType::kBF16), "bfloat16");
+}
+
 TEST(PackedWeight, BindChecksEveryPlane) {
   std::vector<std::byte> bytes(36);
   auto good = PackedWeight::bind(kFormatId<GgufQ4_0>, {1, 64}, {}, {bytes}, nullptr, "f: t");

@@ -1,5 +1,7 @@
 #include "packstone/format/packed_weight.h"
 
+#include <algorithm>
+
 #include "packstone/base/limits.h"
 
 namespace packstone {
@@ -56,16 +58,37 @@ std::optional<FormatId> find_layout(std::string_view layout, int code_bits) {
 
 const char* layout_rule(FormatId id, Shape shape, const FormatParams& params) {
   if (shape.rows < 0 || shape.cols < 0) return "rows and cols of at least 0";
+  // A side counts even where the other is empty: work is done row by row.
   std::int64_t elements = 0;
-  if (__builtin_mul_overflow(shape.rows, shape.cols, &elements) ||
+  if (__builtin_mul_overflow(std::max<std::int64_t>(shape.rows, 1),
+                             std::max<std::int64_t>(shape.cols, 1), &elements) ||
       elements > limits::kMatrixElementsMax)
-    return "at most 2^48 elements";
+    return "at most 2^48 elements, rows or cols";
   return visit(id, [&]<class F>() { return F::legal(shape, params); });
 }
 
 std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParams& params) {
   return visit(id,
                [&]<class F>() -> std::uint64_t { return F::plane_bytes(plane, shape, params); });
+}
+
+std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params) {
+  std::uint64_t bytes = 0;
+  for (int plane = 0; plane < format_info(id).plane_count; ++plane)
+    bytes += plane_bytes(id, plane, shape, params);
+  return bytes;
+}
+
+std::string_view float_name(FloatType type) {
+  switch (type) {
+    case FloatType::kF32:
+      return DenseF32::kName;
+    case FloatType::kF16:
+      return DenseF16::kName;
+    case FloatType::kBF16:
+      return DenseBF16::kName;
+  }
+  return {};
 }
 
 std::int64_t group_cols(FormatId id, const FormatParams& params) {

@@ -42,11 +42,17 @@ std::optional<FormatId> find_format(std::string_view name);
 std::optional<FormatId> find_layout(std::string_view layout, int code_bits = 0);
 
 // layout_rule(id, shape, params): nullptr when legal, else the broken rule in words. Also refuses
-// negative sizes and more than limits::kMatrixElementsMax elements.
+// negative sizes and more than limits::kMatrixElementsMax elements, rows or cols.
 const char* layout_rule(FormatId id, Shape shape, const FormatParams& params);
 
 // plane_bytes(id, plane, shape, params): exact size of a plane; the shape must be legal.
 std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParams& params);
+
+// weight_bytes(id, shape, params): bytes of all planes together; the shape must be legal.
+std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params);
+
+// float_name(type): "float32", "float16" or "bfloat16". Errors: none.
+std::string_view float_name(FloatType type);
 
 // Columns that share one set of decoded parameters.
 std::int64_t group_cols(FormatId id, const FormatParams& params);

@@ -28,8 +28,8 @@ struct GroupValues {
   std::int32_t center = 0;
 };
 
-// The two families that the exact transcoder tells apart; formats of one family may exchange
-// codes by a proven map (transcode/scheme_map.h).
+// The families that the exact transcoder tells apart. Linear formats exchange codes by a proven map
+// (transcode/scheme_map.h).
 enum class SchemeKind { kFloat, kLinear, kTable };
 
 // value = scale * (code - center) + offset.

@@ -76,17 +76,6 @@ void decide_linear(FormatId id, const FormatParams& params, FormatId target_id,
 
 }  // namespace
 
-std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params) {
-  std::uint64_t bytes = 0;
-  for (int plane = 0; plane < format_info(id).plane_count; ++plane)
-    bytes += plane_bytes(id, plane, shape, params);
-  return bytes;
-}
-
-std::string_view float_name(FloatType type) {
-  return type == FloatType::kF32 ? "float32" : type == FloatType::kF16 ? "float16" : "bfloat16";
-}
-
 bool has_metadata_type(FormatId id) {
   return std::ranges::any_of(format_info(id).params, [](const ParamSpec& spec) {
     return spec.coding == ParamCoding::kMetadata;

@@ -24,12 +24,6 @@ struct HeaderDecision {
 HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams& params,
                                    const TranscodeTarget& target);
 
-// Bytes of all planes of a legal weight.
-std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params);
-
-// "float32", "float16", "bfloat16".
-std::string_view float_name(FloatType type);
-
 // Whether the format stores scales and offsets in a type that FormatParams::metadata names.
 bool has_metadata_type(FormatId id);
 
