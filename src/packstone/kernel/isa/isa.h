@@ -34,7 +34,7 @@ struct FormatKernel {
   std::string_view format;  // "gguf.q4_0"
   // Formats with free metadata have one entry per type; nothing: any.
   int metadata = -1;  // FloatType, or -1
-  // out[0, cols) = the values of a row. Exact: equal to decode_row, bit for bit.
+  // out[0, cols) = the values of a row. Exact: decode_row's bits, payloads of NaN aside.
   void (*decode)(const WeightView& weight, std::int64_t row, float* out);
   // y[i] = dot(row i, x) for four or one rows at once, decoded on the way, no scratch.
   void (*dot4)(const WeightView& weight, const std::int64_t* rows, const float* x, float* y);

@@ -26,7 +26,8 @@ struct LinearOptions {
 class MatmulWorkspace {
  public:
   // For pools of up to `threads` threads and weights of up to `cols_max` columns.
-  // Cost: threads * max(16 * cols_max, min(64 * cols_max, 131072)) floats.
+  // Cost: threads * max(16 * cols_max, min(64 * cols_max, 131072)) floats. Errors: std::bad_alloc
+  // without memory for them; the model turns it into kExhausted.
   MatmulWorkspace(int threads, std::int64_t cols_max);
   float* worker(int index) const;
 
@@ -43,8 +44,7 @@ class Linear {
  public:
   // prepare(weight, options) picks the kernel: the first of the list that this CPU and format
   // support (PACKSTONE_FORCE_KERNEL=<isa> picks by name). Errors: kInvalidInput for a row map out
-  // of range; kUnsupported for a forced kernel that cannot,
-  //         listing the names that can.
+  // of range; kUnsupported for a forced kernel that cannot, listing the names that can.
   // Cost: no copy of the weight.
   static Result<Linear> prepare(PackedWeight weight, LinearOptions options = {});
 
@@ -54,7 +54,8 @@ class Linear {
 
   // run(x, m, y, ...): y[i, r] = sum_c x[i, c] w[r, c].
   // Shapes: x [m, cols] with row stride x_stride; y [m, rows] with row stride y_stride.
-  // Exact: bounded, gamma_k * sum |x||w| (contract B29); bits of a row do not depend on m.
+  // Exact: bounded, gamma_k * sum |x||w| with gamma_k = k u / (1 - k u), u = 2^-24; bits of a row
+  // do not depend on m.
   // Errors: none. Cost: no allocation. Threads: the pool given.
   void run(const float* x, std::int64_t m, std::int64_t x_stride, float* y, std::int64_t y_stride,
            ThreadPool& pool, const MatmulWorkspace& workspace) const noexcept;
