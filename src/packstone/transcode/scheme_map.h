@@ -68,7 +68,7 @@ struct MappedGroup {
 //     scale (q - center) + offset  =  scale' (q + shift - center') + offset',   scale' = scale.
 // Unless same_formula, roundings may differ: the caller compares decoded values.
 // A target without offset needs the group's zero, center - offset / scale, to be whole. A target
-// with offset keeps the codes where they fit, else centers them.
+// with offset keeps the codes; those of a source without offset it centers where they do not fit.
 MappedGroup map_group(const LinearSide& source, const GroupValues& group, CodeRange range,
                       const LinearSide& target);
 
