@@ -3,6 +3,7 @@
 
 #include "packstone/checkpoint/config.h"
 #include "packstone/checkpoint/gguf_vocabulary.h"
+#include "packstone/checkpoint/json_reader.h"
 #include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/names.h"
 
@@ -143,6 +144,23 @@ Status add_model(const ModelConfig& config, KeyList& list, MetadataReport& repor
   return {};
 }
 
+// Lists the members of tokenizer_config.json that no GGUF key expresses.
+Status list_tokenizer_rest(const Checkpoint& source, MetadataReport& report) {
+  static const std::set<std::string_view> kKeys = {
+      "bos_token",           "eos_token",     "eot_token",       "unk_token",
+      "sep_token",           "pad_token",     "mask_token",      "add_bos_token",
+      "add_eos_token",       "chat_template", "tokenizer_class", "clean_up_tokenization_spaces",
+      "added_tokens_decoder"};
+  if (source.tokenizer_config_text.empty()) return {};
+  PACKSTONE_TRY(const Json config, parse_json(source.tokenizer_config_text, kWhere,
+                                              (source.path / "tokenizer_config.json").string()));
+  if (!config.is_object()) return {};
+  for (const auto& [key, value] : config.items())
+    if (!kKeys.contains(key) || (key == "chat_template" && !value.is_string() && !value.is_null()))
+      report.not_carried.push_back(fmt::format("tokenizer_config.json: {}", key));
+  return {};
+}
+
 // End tokens of the config that the tokenizer does not name go to the two further keys that
 // llama.cpp stops at.
 Result<std::vector<GgufKey>> tokenizer_keys(const Checkpoint& source, MetadataReport& report) {
@@ -150,6 +168,7 @@ Result<std::vector<GgufKey>> tokenizer_keys(const Checkpoint& source, MetadataRe
   Vocabulary vocabulary;
   if (has_tokenizer) {
     PACKSTONE_TRY(vocabulary, checkpoint_vocabulary(source));
+    PACKSTONE_CHECK_OK(list_tokenizer_rest(source, report));
   } else {
     report.not_carried.push_back("tokenizer (the source has no tokenizer.json)");
   }

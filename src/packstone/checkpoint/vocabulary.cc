@@ -1,10 +1,12 @@
 #include "packstone/checkpoint/checkpoint.h"
 #include "packstone/checkpoint/gguf_vocabulary.h"
 #include "packstone/checkpoint/json_reader.h"
+#include "packstone/container/file_map.h"
 
 namespace packstone {
 namespace {
 constexpr std::string_view kWhere = "checkpoint.vocabulary";
+constexpr std::uint64_t kTemplateBytesMax = 16'000'000;
 }  // namespace
 
 Result<Vocabulary> checkpoint_vocabulary(const Checkpoint& checkpoint) {
@@ -19,7 +21,16 @@ Result<Vocabulary> checkpoint_vocabulary(const Checkpoint& checkpoint) {
     PACKSTONE_TRY(config, parse_json(checkpoint.tokenizer_config_text, kWhere,
                                      (checkpoint.path / "tokenizer_config.json").string()));
   }
-  return vocabulary_from_json(tokenizer, config, checkpoint.config.vocab);
+  PACKSTONE_TRY(Vocabulary vocabulary,
+                vocabulary_from_json(tokenizer, config, checkpoint.config.vocab));
+  // transformers prefers the file to the member of tokenizer_config.json.
+  Result<std::string> text = read_text(checkpoint.path / "chat_template.jinja", kTemplateBytesMax);
+  if (text) {
+    vocabulary.chat_template = std::move(*text);
+  } else if (text.error().code != ErrorCode::kNotFound) {
+    return std::unexpected(std::move(text).error());
+  }
+  return vocabulary;
 }
 
 }  // namespace packstone

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/value_rule.h"
 #include "tests/support/tiny_checkpoint.h"
@@ -263,6 +265,30 @@ TEST(WriterTest, MetadataWithoutAPlaceIsListed) {
   for (const char* key :
        {"sliding_window", "use_cache", "temperature", "extra.weight", "tokenizer"})
     EXPECT_TRUE(lists(*report, key)) << key;
+}
+
+TEST(WriterTest, ChatTemplateFileTravelsAndTokenizerSettingsAreListed) {
+  const tiny::TemporaryFolder folder;
+  ASSERT_TRUE(tiny::write(folder / "a.gguf", tiny::gguf("llama")));
+  const Result<Checkpoint> first = open_checkpoint(folder / "a.gguf");
+  ASSERT_TRUE(first) << first.error().message;
+  ASSERT_TRUE(copy_checkpoint(*first, folder / "b", ContainerKind::kFolder));
+  const nlohmann::ordered_json config = {
+      {"chat_template", "old"}, {"model_max_length", 96}, {"clean_up_tokenization_spaces", false}};
+  std::ofstream(folder / "b/tokenizer_config.json") << config.dump();
+  std::ofstream(folder / "b/chat_template.jinja") << "{{ messages }}\n";
+  const Result<Checkpoint> second = open_checkpoint(folder / "b");
+  ASSERT_TRUE(second) << second.error().message;
+  const auto report = copy_checkpoint(*second, folder / "c.gguf", ContainerKind::kGguf);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(lists(*report, "tokenizer_config.json: model_max_length"));
+  EXPECT_FALSE(lists(*report, "chat_template"));
+  EXPECT_FALSE(lists(*report, "clean_up_tokenization_spaces"));
+  const Result<Checkpoint> third = open_checkpoint(folder / "c.gguf");
+  ASSERT_TRUE(third) << third.error().message;
+  const auto vocabulary = checkpoint_vocabulary(*third);
+  ASSERT_TRUE(vocabulary) << vocabulary.error().message;
+  EXPECT_EQ(vocabulary->chat_template, "{{ messages }}\n");
 }
 
 TEST(WriterTest, BiasesOfLlamaArePaired) {
