@@ -3,6 +3,7 @@
 #include "packstone/base/limits.h"
 #include "packstone/checkpoint/binder.h"
 #include "packstone/checkpoint/json_reader.h"
+#include "packstone/container/names.h"
 
 namespace packstone {
 namespace {
@@ -16,12 +17,13 @@ Result<ContainerKind> container_of(const std::filesystem::path& path) {
   std::error_code code;
   const std::filesystem::file_status status = std::filesystem::status(path, code);
   if (status.type() == std::filesystem::file_type::not_found)
-    return fail(ErrorCode::kNotFound, kWhere, path.string(), "no such file or folder",
+    return fail(ErrorCode::kNotFound, kWhere, shown_path(path), "no such file or folder",
                 "a GGUF file or a model folder");
-  if (code) return fail(ErrorCode::kIo, kWhere, path.string(), code.message(), "");
+  if (code)
+    return fail(ErrorCode::kIo, kWhere, shown_path(path), code.message(), "a path that opens");
   if (std::filesystem::is_directory(status)) return ContainerKind::kFolder;
   if (path.extension() == ".safetensors")
-    return fail(ErrorCode::kInvalidInput, kWhere, path.string(), "a safetensors file",
+    return fail(ErrorCode::kInvalidInput, kWhere, shown_path(path), "a safetensors file",
                 "the folder with its config.json");
   return ContainerKind::kGguf;
 }

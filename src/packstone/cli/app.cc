@@ -8,9 +8,13 @@
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/command.h"
 #include "packstone/cli/output.h"
+#include "packstone/container/names.h"
 
 namespace packstone::cli {
 namespace {
+
+// More than any line of a message that names one thing.
+constexpr std::size_t kLineBytesMax = 4096;
 
 constexpr Command kCommands[] = {
     {"inspect", "what a model is: architecture, tensors, layouts, sizes, problems", run_inspect},
@@ -81,7 +85,21 @@ Result<Found> find_command(std::span<const std::string> arguments) {
   return fail(ErrorCode::kInvalidInput, "cli.run", subject, got, need, hint);
 }
 
-int report_error(const Error& error, const Streams& streams, bool json) {
+// Names in a message come from the command line and from files: none may write control sequences
+// to a terminal, and a long line is cut in the middle. Lists go on in lines set in by two blanks.
+std::string message_text(std::string_view message) {
+  std::string text;
+  while (true) {
+    const std::size_t end = message.find("\n  ");
+    text += printable(message.substr(0, end), kLineBytesMax);
+    if (end == std::string_view::npos) return text;
+    text += '\n';
+    message.remove_prefix(end + 1);
+  }
+}
+
+int report_error(Error error, const Streams& streams, bool json) {
+  error.message = message_text(error.message);
   streams.err << error.message << '\n';
   if (json) {
     Json document;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <numeric>
 
 namespace packstone::cli {
@@ -61,6 +62,36 @@ std::unexpected<Error> unknown_argument(const CLI::App& app,
               fmt::format("the nearest is `{}`", nearest_name(word, views)));
 }
 
+// The parser's own check would let hexadecimal numbers, blanks and wrapped values pass.
+template <class T>
+CLI::Validator number_in(T low, T high) {
+  const auto check = [low, high](const std::string& word) {
+    T number{};
+    const char* end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, number);
+    if (error == std::errc() && stop == end && number >= low && number <= high)
+      return std::string();
+    return fmt::format("`{}`, need a{} number from {} to {}", word,
+                       std::is_integral_v<T> ? " whole" : "", low, high);
+  };
+  return {check, fmt::format("{} to {}", low, high), "number"};
+}
+
+// An option without its value, or with several or a wrong one; a missing positional.
+std::unexpected<Error> bad_argument(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string hint = app.get_name() + " --help tells the options";
+  const std::string text = error.what();
+  if (error.get_name() == "RequiredError")
+    return fail(ErrorCode::kInvalidInput, where(app), "arguments", "too few", text, hint);
+  const std::size_t colon = text.find(": ");
+  if (colon == std::string::npos)
+    return fail(ErrorCode::kInvalidInput, where(app), "arguments", text, "a valid call", hint);
+  const std::string_view got = std::string_view(text).substr(colon + 2);
+  const bool says_need = error.get_name() == "ValidationError";
+  return fail(ErrorCode::kInvalidInput, where(app), text.substr(0, colon), got,
+              says_need ? "" : "the option once, with one value", hint);
+}
+
 Status check_device(const CLI::App& app, const std::string& device) {
   if (device == "cpu" || device == "auto") return {};
   if (device == "cuda" || device.starts_with("cuda:"))
@@ -113,28 +144,21 @@ void Options::text(const char* name, std::string& value, const char* help) {
   state_->app.add_option(name, value, help);
 }
 void Options::flag(const char* name, bool& value, const char* help) {
-  state_->app.add_flag(name, value, help);
+  state_->app.add_flag(name, value, help)->disable_flag_override();
 }
 void Options::number(const char* name, int& value, int low, int high, const char* help) {
-  state_->app.add_option(name, value, help)->check(CLI::Range(low, high));
+  state_->app.add_option(name, value, help)->check(number_in<std::int64_t>(low, high));
 }
 void Options::number(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
                      const char* help) {
-  state_->app.add_option(name, value, help)->check(CLI::Range(low, high));
+  state_->app.add_option(name, value, help)->check(number_in(low, high));
 }
 void Options::number(const char* name, std::uint64_t& value, const char* help) {
-  // The conversion alone would wrap signed and too large numbers.
-  const auto digits_only = [](const std::string& word) {
-    std::uint64_t number = 0;
-    const char* end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, number);
-    return error == std::errc() && stop == end ? std::string()
-                                               : "`" + word + "` is no whole number below 2^64";
-  };
-  state_->app.add_option(name, value, help)->check(digits_only);
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  state_->app.add_option(name, value, help)->check(number_in(std::uint64_t{0}, kMax));
 }
 void Options::number(const char* name, float& value, float low, float high, const char* help) {
-  state_->app.add_option(name, value, help)->check(CLI::Range(low, high));
+  state_->app.add_option(name, value, help)->check(number_in(low, high));
 }
 void Options::hide(const char* name) {
   state_->app.get_option(name)->group("");
@@ -146,9 +170,10 @@ bool Options::given(const char* name) const {
 Result<Parsed> Options::parse(Arguments arguments, Context& context) {
   CLI::App& app = state_->app;
   std::string device = "auto";
-  app.add_flag("--json", context.json, "one JSON document on standard output");
+  app.add_flag("--json", context.json, "one JSON document on standard output")
+      ->disable_flag_override();
   app.add_option("--threads", context.threads, "threads to compute with")
-      ->check(CLI::Range(1, kThreadsMax));
+      ->check(number_in<std::int64_t>(1, kThreadsMax));
   app.add_option("--device", device, "cpu or auto");
   app.allow_extras();
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // CLI11's order
@@ -161,8 +186,7 @@ Result<Parsed> Options::parse(Arguments arguments, Context& context) {
     const std::vector<std::string> extras = app.remaining();
     if (std::ranges::any_of(extras, [](const std::string& e) { return e.starts_with('-'); }))
       return unknown_argument(app, extras);
-    return fail(ErrorCode::kInvalidInput, where(app), "arguments", error.what(), "",
-                app.get_name() + " --help tells the options");
+    return bad_argument(app, error);
   }
   if (const std::vector<std::string> extras = app.remaining(); !extras.empty())
     return unknown_argument(app, extras);

@@ -2,6 +2,8 @@
 // form, and the nearest valid name; --help tells only what exists.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "packstone/cli/command.h"
 #include "packstone/cli/test_call.h"
 #include "packstone/format/registry.h"
@@ -50,6 +52,40 @@ TEST(Cli, UnknownWordsNameTheNearest) {
     EXPECT_NE(called.err.find(nearest), std::string::npos) << called.err;
     EXPECT_EQ(std::ranges::count(called.err, '\n'), 1) << called.err;
   }
+}
+
+// The one line of every message: `room.function: subject: got X, need Y; hint`.
+void expect_form(const Called& called, int code) {
+  EXPECT_EQ(called.code, code) << called.err;
+  EXPECT_TRUE(std::regex_match(called.err, std::regex("[a-z_.]+: [^:]+: got .+, need .+\n")))
+      << called.err;
+  for (const char c : called.err) EXPECT_TRUE(c == '\n' || c >= ' ') << called.err;
+}
+
+TEST(Cli, MissingDoubledAndWrongValuesHaveTheForm) {
+  for (const char* value : {"0", "-1", "1025", "99999999999999999999", "nan", "inf", "1.5", "0x10",
+                            " 1", "+1", "", "abc", "1,2", "--json"})
+    expect_form(call({"inspect", "x", "--threads", value}), 2);
+  for (const char* value : {"-1", "nan", "inf", "-inf", "101", "0x1p3", "1e999", ""})
+    expect_form(call({"generate", "x", "-p", "hi", "--temp", value}), 2);
+  expect_form(call({"inspect"}), 2);
+  expect_form(call({"inspect", "x", "--threads"}), 2);
+  expect_form(call({"inspect", "x", "--threads", "1", "--threads", "2"}), 2);
+  expect_form(call({"inspect", "x", "--json=5"}), 2);
+  expect_form(call({"convert", "x", "--to", "float32"}), 2);
+  expect_form(call({"inspect", std::string(300, 'a')}), 2);
+}
+
+TEST(Cli, MessagesHoldNoControlBytesAndStayShort) {
+  for (const char* word : {"\x1B[2J", "a\nb", "\xFF\xFE",
+                           "\xC2\x9B"
+                           "2J",
+                           ""}) {
+    expect_form(call({"inspect", word}), 2);
+    expect_form(call({word}), 2);
+    if (*word != 0) expect_form(call({"inspect", "x", std::string("--") + word}), 2);
+  }
+  EXPECT_LT(call({"inspect", "x", "--" + std::string(1'000'000, 'a')}).err.size(), 20'000u);
 }
 
 TEST(Cli, NothingToDoIsTwo) {

@@ -1,7 +1,9 @@
 // Every command on tiny random models: its exit code, its JSON keys, and what it leaves on disk.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "packstone/checkpoint/checkpoint.h"
 #include "packstone/cli/test_call.h"
@@ -213,6 +215,36 @@ TEST_F(Commands, Eval) {
   EXPECT_EQ(
       call({"eval", "ppl", path("model.gguf"), "--text", path("text"), "--context", "9999"}).code,
       2);
+}
+
+// SEC-20: a damaged model has no perplexity: neither NaN nor null with exit 0.
+TEST_F(Commands, EvalOfWeightsThatAreNotFiniteIsFour) {
+  tiny::Gguf damaged = tiny::gguf("llama");
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (tiny::Tensor& tensor : damaged.tensors)
+    if (tensor.name == "output_norm.weight") std::memcpy(tensor.bytes.data(), &nan, sizeof nan);
+  ASSERT_TRUE(tiny::write(folder_ / "nan.gguf", damaged).has_value());
+  tiny::write_text(folder_ / "text", std::string(200, 'a'));
+  for (const auto& [model, other] :
+       {std::pair("nan.gguf", "model.gguf"), std::pair("model.gguf", "nan.gguf")}) {
+    const Called kld = call({"eval", "kld", path(model), "--against", path(other), "--text",
+                             path("text"), "--context", "32", "--json"});
+    EXPECT_EQ(kld.code, 4) << kld.err;
+    EXPECT_EQ(kld.json()["error"]["code"], "corrupt_data");
+  }
+  const Called ppl =
+      call({"eval", "ppl", path("nan.gguf"), "--text", path("text"), "--context", "32"});
+  EXPECT_EQ(ppl.code, 4) << ppl.err;
+  EXPECT_EQ(ppl.out, "");
+}
+
+TEST_F(Commands, InspectWritesNoControlBytesOfNames) {
+  tiny::Gguf hostile = tiny::gguf("llama");
+  hostile.tensors.push_back({"\x1B[2J", "F32", {1}, tiny::float_bytes({1.0f})});
+  ASSERT_TRUE(tiny::write(folder_ / "hostile.gguf", hostile).has_value());
+  const Called called = call({"inspect", path("hostile.gguf")});
+  EXPECT_NE(called.out.find("\\x1B[2J"), std::string::npos) << called.out;
+  EXPECT_EQ(called.out.find('\x1B'), std::string::npos);
 }
 
 TEST_F(Commands, EvalLogitsIsANumpyFile) {

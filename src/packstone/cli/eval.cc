@@ -1,5 +1,6 @@
 // packstone eval ppl and eval kld: perplexity of a text, and divergence from another model.
 #include <algorithm>
+#include <cmath>
 
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/load.h"
@@ -75,6 +76,14 @@ Status check_window(const EvalCall& call, std::int64_t model_context, std::strin
               fmt::format("at most the model's {}", model_context));
 }
 
+// A mean that is not finite says that the model is damaged, and is no result.
+Status check_finite(std::string_view command, const std::string& model, double mean) {
+  if (std::isfinite(mean)) return {};
+  return fail(ErrorCode::kCorruptData, fmt::format("cli.{}", command), model,
+              fmt::format("a mean log-likelihood or divergence of {}", mean), "finite logits",
+              "the weights hold NaN or infinity, or values that overflow");
+}
+
 Json ppl_json(const PerplexityResult& result, const EvalCall& call, const EvalText& text,
               const std::string& model_sha) {
   Json json;
@@ -99,6 +108,7 @@ Result<int> run_ppl(EvalCall& call, Context& context) {
   WindowProgress progress(context);
   PACKSTONE_TRY(const PerplexityResult result, perplexity(loaded.model, text.tokens, call.options,
                                                           progress.function(), &context.cancel));
+  PACKSTONE_CHECK_OK(check_finite("eval_ppl", call.model, result.nll_mean));
   PACKSTONE_TRY(const std::string sha, model_sha256(loaded.model.checkpoint()));
   const Json json = ppl_json(result, call, text, sha);
   if (context.json) {
@@ -130,6 +140,9 @@ Result<int> run_kld(EvalCall& call, Context& context) {
   PACKSTONE_TRY(const DivergenceResult result,
                 divergence(loaded.model, against.model, text.tokens, call.options,
                            progress.function(), &context.cancel));
+  PACKSTONE_CHECK_OK(check_finite("eval_kld", call.against, result.perplexity_against.nll_mean));
+  PACKSTONE_CHECK_OK(check_finite("eval_kld", call.model, result.perplexity.nll_mean));
+  PACKSTONE_CHECK_OK(check_finite("eval_kld", call.model, result.kld_mean));
   PACKSTONE_TRY(const std::string sha, model_sha256(loaded.model.checkpoint()));
   PACKSTONE_TRY(const std::string against_sha, model_sha256(against.model.checkpoint()));
   Json json;

@@ -1,5 +1,6 @@
 // A full disk, a place that cannot be written, and interrupts end with their exit code and leave
 // nothing behind.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include <iostream>
 
 #include "packstone/cli/interrupt.h"
+#include "packstone/cli/standard_streams.h"
 #include "packstone/cli/test_call.h"
 #include "tests/support/tiny_checkpoint.h"
 
@@ -64,6 +66,21 @@ TEST_F(Faults, AFullDiskIsSixAndLeavesNothing) {
 TEST_F(Faults, APlaceThatCannotBeWrittenIsTwo) {
   for (const char* target : {"/proc/packstone/x", "/proc/packstone.gguf"})
     EXPECT_EQ(call({"convert", path("model.gguf"), target, "--to", "gguf:F32"}).code, 2) << target;
+}
+
+// A file that takes the number of a closed stream would get the progress lines into its bytes.
+TEST_F(Faults, ClosedStreamsWriteIntoNoOutput) {
+  for (const int closed : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const int code = in_child([&] {
+      close(closed);
+      reserve_standard_streams();
+      const int file = open(path("file").c_str(), O_WRONLY | O_CREAT, 0600);
+      const bool apart = file > STDERR_FILENO;
+      const bool fails = closed == STDIN_FILENO || write(closed, "x", 1) < 0;
+      return apart && fails ? 0 : 1;
+    });
+    EXPECT_EQ(code, 0) << closed;
+  }
 }
 
 // An error stream that sets the flag of an interrupt when a word passes.

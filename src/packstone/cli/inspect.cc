@@ -5,6 +5,7 @@
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/layouts.h"
 #include "packstone/cli/output.h"
+#include "packstone/container/names.h"
 
 namespace packstone::cli {
 namespace {
@@ -130,20 +131,26 @@ Json inspection_json(const Inspection& inspection) {
   return result;
 }
 
+// Names come from the file: none may write control sequences to a terminal.
+std::string line_text(const Json& text) {
+  constexpr std::size_t kLineBytesMax = 4096;
+  return printable(text.get<std::string>(), kLineBytesMax);
+}
+
 void print_inspection(std::ostream& out, const Json& json) {
   out << fmt::format(
       "architecture     {}\nlayout           {}\nparameters       {}\nbytes            {} ({})\n"
       "bits per weight  {:.3f}\n\n",
-      json["architecture"].get<std::string>(), json["layout"].get<std::string>(),
+      line_text(json["architecture"]), line_text(json["layout"]),
       json["parameters"].get<std::uint64_t>(), json["bytes"].get<std::uint64_t>(),
       bytes_text(json["bytes"].get<std::uint64_t>()), json["bits_per_weight"].get<double>());
   for (const Json& tensor : json["tensors"])
-    out << fmt::format("{:<56} {:<30} {:<18} {:>12} {:>7.3f}\n", tensor["name"].get<std::string>(),
+    out << fmt::format("{:<56} {:<30} {:<18} {:>12} {:>7.3f}\n", line_text(tensor["name"]),
                        tensor["detail"].get<std::string>(), json_line(tensor["shape"]),
                        tensor["bytes"].get<std::uint64_t>(),
                        tensor["bits_per_weight"].get<double>());
   out << fmt::format("\n{} problems\n", json["problems"].size());
-  for (const Json& problem : json["problems"]) out << "  " << problem.get<std::string>() << '\n';
+  for (const Json& problem : json["problems"]) out << "  " << line_text(problem) << '\n';
 }
 
 }  // namespace

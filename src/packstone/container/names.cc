@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace packstone {
@@ -63,18 +64,23 @@ bool is_plain_file_name(std::string_view text) {
          text.find_first_of(kForbidden) == std::string_view::npos;
 }
 
+std::string printable(std::string_view text, std::size_t bytes_max) {
+  std::string out;
+  if (text.size() <= bytes_max) {
+    append_shown(out, text);
+    return out;
+  }
+  constexpr std::size_t kMiddle = 40;  // what stands for the middle
+  const std::size_t end = (bytes_max - std::min(bytes_max, kMiddle)) / 2;
+  append_shown(out, text.substr(0, end));
+  out += fmt::format("...({} bytes)...", text.size());
+  append_shown(out, text.substr(text.size() - end));
+  return out;
+}
+
 std::string shown(std::string_view text) {
   constexpr std::size_t kBytesMax = 240;
-  constexpr std::size_t kEnd = 100;
-  std::string out = "'";
-  if (text.size() <= kBytesMax) {
-    append_shown(out, text);
-  } else {
-    append_shown(out, text.substr(0, kEnd));
-    out += fmt::format("...({} bytes)...", text.size());
-    append_shown(out, text.substr(text.size() - kEnd));
-  }
-  return out + "'";
+  return "'" + printable(text, kBytesMax) + "'";
 }
 
 std::string shown_path(const std::filesystem::path& path) {

@@ -20,6 +20,10 @@ bool is_plain_file_name(std::string_view text);
 // UTF-8 as \xNN, the middle of long texts left out.
 std::string shown(std::string_view text);
 
+// text fit for a message as `shown` gives it, without the quotes; longer texts than bytes_max lose
+// their middle.
+std::string printable(std::string_view text, std::size_t bytes_max);
+
 // A path for a message: as it is, or as `shown` gives it when it holds what shown would change.
 std::string shown_path(const std::filesystem::path& path);
 
