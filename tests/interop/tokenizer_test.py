@@ -1,9 +1,11 @@
 """Ids equal to the tokenizers package's on 10,000 varied strings, for the models in GGUF: the
-package reads the tokenizer.json that packstone makes from the file."""
+package reads the tokenizer.json that packstone makes from the file. So are those of a folder made of
+the file, and of a file made of the folder."""
 
 import json
 import os
 import random
+import shutil
 import unittest
 
 from support import GEMMA3, SMOLLM2, packstone, work_folder
@@ -150,18 +152,21 @@ def strings(specials):
 
 
 class TokenizerTest(unittest.TestCase):
-    def check(self, name, model, layout):
-        folder = os.path.join(work_folder("tokenizer_" + name), "converted")
+    def check(self, name, model, layout, layout_back):
+        work = work_folder("tokenizer_" + name)
+        self.addCleanup(shutil.rmtree, work, ignore_errors=True)
+        folder, back = os.path.join(work, "converted"), os.path.join(work, "back.gguf")
         packstone("convert", model, folder, "--to", layout)
+        packstone("convert", folder, back, "--to", layout_back)
         document = os.path.join(folder, "tokenizer.json")
         reference = Tokenizer.from_file(document)
         with open(document, encoding="utf-8") as f:
             added = [token["content"] for token in json.load(f)["added_tokens"]]
         texts = strings(added[:40] + ["<0x0A>", "<0x-1>", "<0xZZ>", "<|im_end", "|>"])
-        lines_path = os.path.join(os.path.dirname(folder), "strings.jsonl")
+        lines_path = os.path.join(work, "strings.jsonl")
         with open(lines_path, "w", encoding="utf-8") as f:
             f.writelines(json.dumps(text) + "\n" for text in texts)
-        for source in (model, folder):
+        for source in (model, folder, back):
             out = packstone("tokenize", source, "--jsonl", lines_path).decode("utf-8")
             lines = out.splitlines()
             self.assertEqual(len(lines), len(texts))
@@ -173,10 +178,10 @@ class TokenizerTest(unittest.TestCase):
             self.assertEqual(differ[:5], [], f"{len(differ)} of {len(texts)} differ, seed {SEED}")
 
     def test_smollm2(self):
-        self.check("smollm2", SMOLLM2, "mlx-affine")
+        self.check("smollm2", SMOLLM2, "mlx-affine", "gguf:Q4_1")
 
     def test_gemma3(self):
-        self.check("gemma3", GEMMA3, "float32")
+        self.check("gemma3", GEMMA3, "float32", "gguf:F32")
 
 
 if __name__ == "__main__":
