@@ -1,6 +1,6 @@
 """Ids equal to the tokenizers package's on 10,000 varied strings, for the models in GGUF: the
-package reads the tokenizer.json that packstone makes from the file. So are those of a folder made of
-the file, and of a file made of the folder."""
+package reads the tokenizer.json that packstone makes from the file. So are those of a folder made
+of the file, and of a file made of the folder."""
 
 import json
 import os
