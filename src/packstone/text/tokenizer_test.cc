@@ -252,6 +252,19 @@ TEST(Tokenizer, VocabularyFromJsonWhateverTheOrderOfMembers) {
   }
 }
 
+TEST(Tokenizer, NoBosInTheTemplateIsSaidInTheVocabulary) {
+  Vocabulary vocabulary = sentencepiece_vocabulary(false);
+  vocabulary.add_bos = false;
+  auto json = tokenizer_json(vocabulary);
+  ASSERT_TRUE(json) << json.error().message;
+  (*json)["model"].erase("gguf");
+  auto config = tokenizer_config_json(vocabulary);
+  config.erase("add_bos_token");
+  const auto back = vocabulary_from_json(*json, config, vocabulary.tokens.size());
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->add_bos, false);
+}
+
 TEST(Tokenizer, PaddingRowsBecomeUnusedTokens) {
   const Vocabulary vocabulary = byte_level_vocabulary();
   const auto json = tokenizer_json(vocabulary);

@@ -317,6 +317,9 @@ Result<Vocabulary> vocabulary_from_rules(const TokenizerRules& rules, const Json
   }
   read_specials(rules, config, vocabulary);
   read_template(rules.post_processor, vocabulary);
+  // Without the flag, readers of GGUF do what is usual for the rules; these rules add nothing.
+  const text::PreRules* usual = sentencepiece ? nullptr : text::find_pre_rules(vocabulary.pre);
+  if (!vocabulary.add_bos && (sentencepiece || usual->add_bos)) vocabulary.add_bos = false;
   return vocabulary;
 }
 
