@@ -1,6 +1,8 @@
 #include "packstone/base/limits.h"
 #include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/writers.h"
+#include "packstone/container/folder_files.h"
+#include "packstone/container/names.h"
 
 namespace packstone {
 namespace {
@@ -161,7 +163,9 @@ class FolderWriter final : public CheckpointWriter {
     if (!source.tokenizer_config_text.empty())
       PACKSTONE_CHECK_OK(folder_.write_text("tokenizer_config.json", source.tokenizer_config_text));
     for (const std::string_view name : kFurtherFiles) {
-      Result<std::string> text = read_text(source.path / name, limits::kJsonBytesMax);
+      PACKSTONE_TRY(const std::filesystem::path path,
+                    internal::sibling_file(kWhere, shown_path(source.path), source.path, name));
+      Result<std::string> text = read_text(path, limits::kJsonBytesMax);
       if (!text && text.error().code == ErrorCode::kNotFound) continue;
       if (!text) return std::unexpected(std::move(text).error());
       PACKSTONE_CHECK_OK(folder_.write_text(name, *text));

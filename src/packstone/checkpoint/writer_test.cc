@@ -181,6 +181,20 @@ TEST(WriterTest, FolderToFolderKeepsPacksShardsAndKeys) {
   EXPECT_EQ(second->config_json["quantization"]["bits"], 4);
 }
 
+// SEC-17: a link out of the folder would bring another file's text into the output.
+TEST(WriterTest, Sec17TokenizerFilesStayInTheFolder) {
+  const tiny::TemporaryFolder folder;
+  ASSERT_TRUE(tiny::write(folder / "a", tiny::mlx_folder("llama", 4, 64)));
+  tiny::write_text(folder / "secret", "{}");
+  std::filesystem::create_symlink(folder / "secret", folder / "a/vocab.json");
+  const Result<Checkpoint> source = open_checkpoint(folder / "a");
+  ASSERT_TRUE(source) << source.error().message;
+  const auto out = copy_checkpoint(*source, folder / "b", ContainerKind::kFolder);
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, ErrorCode::kCorruptData) << out.error().message;
+  EXPECT_FALSE(std::filesystem::exists(folder / "b"));
+}
+
 TEST(WriterTest, QuantizationBlockNamesModulesThatDiffer) {
   const FormatId four = kFormatId<MlxAffine<4>>;
   const FormatId eight = kFormatId<MlxAffine<8>>;
