@@ -224,6 +224,7 @@ def neon_cases():
 
 def build():
     start = time.monotonic()
+    print("building; a build from nothing takes minutes", flush=True)
     for command in (["cmake", "--preset", "dev"], ["ninja", "-C", BUILD, f"-j{JOBS}"]):
         code, output = run(command, timeout=3600)
         if code:

@@ -3,6 +3,7 @@
 #include "packstone/base/limits.h"
 #include "packstone/checkpoint/binder.h"
 #include "packstone/checkpoint/json_reader.h"
+#include "packstone/container/folder_files.h"
 #include "packstone/container/names.h"
 
 namespace packstone {
@@ -28,39 +29,43 @@ Result<ContainerKind> container_of(const std::filesystem::path& path) {
   return ContainerKind::kGguf;
 }
 
-// The text of a file that may be absent.
-Result<std::string> optional_text(const std::filesystem::path& path, std::uint64_t bytes_max) {
-  std::error_code code;
-  if (!std::filesystem::exists(path, code)) return std::string();
-  return read_text(path, bytes_max);
+// The text of a file of the folder that may be absent.
+Result<std::string> optional_text(const std::filesystem::path& folder, std::string_view name,
+                                  std::uint64_t bytes_max) {
+  Result<std::string> text = internal::read_folder_text(kWhere, folder, name, bytes_max);
+  if (!text && text.error().code == ErrorCode::kNotFound) return std::string();
+  return text;
 }
 
-Result<Json> optional_json(const std::filesystem::path& path) {
-  PACKSTONE_TRY(const std::string text, optional_text(path, kConfigBytesMax));
+Result<Json> optional_json(const std::filesystem::path& folder, std::string_view name) {
+  PACKSTONE_TRY(const std::string text, optional_text(folder, name, kConfigBytesMax));
   if (text.empty()) return Json();
-  return parse_json(text, kWhere, path.string());
+  return parse_json(text, kWhere, (folder / name).string());
 }
 
 // A malformed generation_config.json is ignored by the stock loaders; it is said, not obeyed.
-Result<Json> generation_json(const std::filesystem::path& path,
+Result<Json> generation_json(const std::filesystem::path& folder,
                              std::vector<std::string>& problems) {
-  Result<Json> json = optional_json(path);
+  constexpr std::string_view kName = "generation_config.json";
+  PACKSTONE_CHECK_OK(internal::sibling_file(kWhere, shown_path(folder), folder, kName));
+  Result<Json> json = optional_json(folder, kName);
   if (json && (json->is_object() || json->is_null())) return json;
   if (!json && json.error().code != ErrorCode::kCorruptData) return json;
-  problems.push_back(fmt::format("{}: not a JSON object, ignored", path.string()));
+  problems.push_back(fmt::format("{}: not a JSON object, ignored", (folder / kName).string()));
   return Json();
 }
 
 Result<Checkpoint> open_folder(const std::filesystem::path& path) {
   const std::filesystem::path config_path = path / "config.json";
-  PACKSTONE_TRY(const std::string text, read_text(config_path, kConfigBytesMax));
+  PACKSTONE_TRY(const std::string text,
+                internal::read_folder_text(kWhere, path, "config.json", kConfigBytesMax));
   PACKSTONE_TRY(Json config, parse_json(text, kWhere, config_path.string()));
   std::vector<std::string> problems;
-  PACKSTONE_TRY(Json generation, generation_json(path / "generation_config.json", problems));
+  PACKSTONE_TRY(Json generation, generation_json(path, problems));
   PACKSTONE_TRY(std::string tokenizer,
-                optional_text(path / "tokenizer.json", limits::kJsonBytesMax));
+                optional_text(path, "tokenizer.json", limits::kJsonBytesMax));
   PACKSTONE_TRY(std::string tokenizer_config,
-                optional_text(path / "tokenizer_config.json", kConfigBytesMax));
+                optional_text(path, "tokenizer_config.json", kConfigBytesMax));
   PACKSTONE_TRY(SafetensorsSet set, open_safetensors_folder(path));
   PACKSTONE_TRY(Checkpoint checkpoint, bind_folder(std::move(set), std::move(config),
                                                    std::move(generation), path.string()));
@@ -125,7 +130,7 @@ Result<RawCheckpoint> open_raw(const std::filesystem::path& path) {
     raw.gguf.tensors.clear();
     return raw;
   }
-  PACKSTONE_TRY(raw.config_json, optional_json(path / "config.json"));
+  PACKSTONE_TRY(raw.config_json, optional_json(path, "config.json"));
   PACKSTONE_TRY(SafetensorsSet set, open_safetensors_folder(path));
   raw.tensors = std::move(set.tensors);
   raw.safetensors_metadata = std::move(set.metadata);

@@ -163,9 +163,8 @@ class FolderWriter final : public CheckpointWriter {
     if (!source.tokenizer_config_text.empty())
       PACKSTONE_CHECK_OK(folder_.write_text("tokenizer_config.json", source.tokenizer_config_text));
     for (const std::string_view name : kFurtherFiles) {
-      PACKSTONE_TRY(const std::filesystem::path path,
-                    internal::sibling_file(kWhere, shown_path(source.path), source.path, name));
-      Result<std::string> text = read_text(path, limits::kJsonBytesMax);
+      Result<std::string> text =
+          internal::read_folder_text(kWhere, source.path, name, limits::kJsonBytesMax);
       if (!text && text.error().code == ErrorCode::kNotFound) continue;
       if (!text) return std::unexpected(std::move(text).error());
       PACKSTONE_CHECK_OK(folder_.write_text(name, *text));

@@ -1,7 +1,7 @@
 #include "packstone/checkpoint/checkpoint.h"
 #include "packstone/checkpoint/gguf_vocabulary.h"
 #include "packstone/checkpoint/json_reader.h"
-#include "packstone/container/file_map.h"
+#include "packstone/container/folder_files.h"
 
 namespace packstone {
 namespace {
@@ -24,7 +24,8 @@ Result<Vocabulary> checkpoint_vocabulary(const Checkpoint& checkpoint) {
   PACKSTONE_TRY(Vocabulary vocabulary,
                 vocabulary_from_json(tokenizer, config, checkpoint.config.vocab));
   // transformers prefers the file to the member of tokenizer_config.json.
-  Result<std::string> text = read_text(checkpoint.path / "chat_template.jinja", kTemplateBytesMax);
+  Result<std::string> text =
+      internal::read_folder_text(kWhere, checkpoint.path, "chat_template.jinja", kTemplateBytesMax);
   if (text) {
     vocabulary.chat_template = std::move(*text);
   } else if (text.error().code != ErrorCode::kNotFound) {

@@ -195,6 +195,32 @@ TEST(WriterTest, Sec17TokenizerFilesStayInTheFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder / "b"));
 }
 
+// SEC-17: no file of a model folder is read through a link out of it, on any path.
+TEST(WriterTest, Sec17NoModelFileIsReadThroughALinkOut) {
+  for (const char* name : {"config.json", "generation_config.json", "tokenizer.json",
+                           "tokenizer_config.json", "chat_template.jinja", "model.safetensors"}) {
+    const tiny::TemporaryFolder folder;
+    ASSERT_TRUE(tiny::write(folder / "a", tiny::mlx_folder("llama", 4, 64)));
+    const std::filesystem::path file = folder / "a" / name;
+    if (std::filesystem::exists(file))
+      std::filesystem::rename(file, folder / "outside");
+    else
+      tiny::write_text(folder / "outside", "{}");
+    std::filesystem::create_symlink(folder / "outside", file);
+    const Result<Checkpoint> source = open_checkpoint(folder / "a");
+    if (std::string_view(name) == "chat_template.jinja") {
+      ASSERT_TRUE(source) << source.error().message;
+      const auto out = copy_checkpoint(*source, folder / "b", ContainerKind::kFolder);
+      ASSERT_FALSE(out) << name;
+      EXPECT_EQ(out.error().code, ErrorCode::kCorruptData) << out.error().message;
+      continue;
+    }
+    ASSERT_FALSE(source) << name;
+    EXPECT_EQ(source.error().code, ErrorCode::kCorruptData) << source.error().message;
+    EXPECT_NE(source.error().message.find("link"), std::string::npos) << source.error().message;
+  }
+}
+
 TEST(WriterTest, QuantizationBlockNamesModulesThatDiffer) {
   const FormatId four = kFormatId<MlxAffine<4>>;
   const FormatId eight = kFormatId<MlxAffine<8>>;

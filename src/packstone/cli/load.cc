@@ -2,6 +2,7 @@
 
 #include "packstone/base/limits.h"
 #include "packstone/container/file_map.h"
+#include "packstone/container/folder_files.h"
 
 namespace packstone::cli {
 namespace {
@@ -41,13 +42,14 @@ Result<Tokenizer> load_tokenizer(const fs::path& path) {
   std::error_code error;
   const fs::path json = path / "tokenizer.json";
   if (fs::is_directory(path, error) && fs::exists(json, error) && !has_weights(path)) {
-    PACKSTONE_TRY(const std::string text, read_text(json, limits::kJsonBytesMax));
-    std::string config;
-    const fs::path config_path = path / "tokenizer_config.json";
-    if (fs::exists(config_path, error)) {
-      PACKSTONE_TRY(config, read_text(config_path, limits::kJsonBytesMax));
-    }
-    return Tokenizer::from_json(text, config);
+    constexpr std::string_view kWhere = "cli.load_tokenizer";
+    PACKSTONE_TRY(const std::string text, internal::read_folder_text(kWhere, path, "tokenizer.json",
+                                                                     limits::kJsonBytesMax));
+    Result<std::string> config =
+        internal::read_folder_text(kWhere, path, "tokenizer_config.json", limits::kJsonBytesMax);
+    if (!config && config.error().code != ErrorCode::kNotFound)
+      return std::unexpected(std::move(config).error());
+    return Tokenizer::from_json(text, config.value_or(std::string()));
   }
   PACKSTONE_TRY(const Checkpoint checkpoint, open_checkpoint(path));
   return checkpoint_tokenizer(checkpoint);

@@ -1,5 +1,6 @@
 #include "packstone/container/folder_files.h"
 
+#include "packstone/container/file_map.h"
 #include "packstone/container/names.h"
 
 namespace packstone::internal {
@@ -30,6 +31,13 @@ Result<fs::path> sibling_file(std::string_view where, std::string_view source,
                 fmt::format("{}, a link out of the folder", shown(name)),
                 "a file inside the folder");
   return path;
+}
+
+Result<std::string> read_folder_text(std::string_view where, const fs::path& folder,
+                                     std::string_view name, std::uint64_t bytes_max) {
+  Result<fs::path> path = sibling_file(where, shown_path(folder), folder, name);
+  if (!path) return std::unexpected(std::move(path).error());
+  return read_text(*path, bytes_max);
 }
 
 }  // namespace packstone::internal

@@ -1,7 +1,9 @@
 // Files that a name inside another file points to: only plain files of the same folder.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "packstone/base/result.h"
@@ -15,5 +17,10 @@ namespace packstone::internal {
 Result<std::filesystem::path> sibling_file(std::string_view where, std::string_view source,
                                            const std::filesystem::path& folder,
                                            std::string_view name);
+
+// The text of `name` in `folder`, opened by the same rule. Errors: those of sibling_file and
+// read_text; kNotFound when there is none.
+Result<std::string> read_folder_text(std::string_view where, const std::filesystem::path& folder,
+                                     std::string_view name, std::uint64_t bytes_max);
 
 }  // namespace packstone::internal

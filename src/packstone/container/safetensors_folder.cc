@@ -164,14 +164,16 @@ Result<SafetensorsSet> open_safetensors_folder(const fs::path& folder) {
   if (!fs::is_directory(folder, error))
     return fail(ErrorCode::kNotFound, kWhere, shown_path(folder), "no such folder",
                 "a folder with a checkpoint");
-  const fs::path index = folder / kIndexName;
+  PACKSTONE_TRY(const fs::path index,
+                internal::sibling_file(kWhere, shown_path(folder), folder, kIndexName));
+  PACKSTONE_TRY(const fs::path single,
+                internal::sibling_file(kWhere, shown_path(folder), folder, kSingleName));
   try {
     if (fs::exists(index, error)) return open_sharded(folder, index);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted, kWhere, shown_path(folder), "no memory for the index",
                 "memory");
   }
-  const fs::path single = folder / kSingleName;
   if (!fs::exists(single, error))
     return fail(ErrorCode::kNotFound, kWhere, shown_path(folder),
                 fmt::format("neither {} nor {}", kSingleName, kIndexName), "one of them");
