@@ -13,9 +13,6 @@
 namespace packstone::cli {
 namespace {
 
-// More than any line of a message that names one thing.
-constexpr std::size_t kLineBytesMax = 4096;
-
 constexpr Command kCommands[] = {
     {"inspect", "what a model is: architecture, tensors, layouts, sizes, problems", run_inspect},
     {"plan", "dry run of a convert or quantize, from the headers alone", run_plan},
@@ -85,19 +82,6 @@ Result<Found> find_command(std::span<const std::string> arguments) {
   return fail(ErrorCode::kInvalidInput, "cli.run", subject, got, need, hint);
 }
 
-// Names in a message come from the command line and from files: none may write control sequences
-// to a terminal, and a long line is cut in the middle. Lists go on in lines set in by two blanks.
-std::string message_text(std::string_view message) {
-  std::string text;
-  while (true) {
-    const std::size_t end = message.find("\n  ");
-    text += printable(message.substr(0, end), kLineBytesMax);
-    if (end == std::string_view::npos) return text;
-    text += '\n';
-    message.remove_prefix(end + 1);
-  }
-}
-
 int report_error(Error error, const Streams& streams, bool json) {
   error.message = message_text(error.message);
   streams.err << error.message << '\n';
@@ -115,7 +99,10 @@ int run_found(const Found& found, std::span<const std::string> arguments, const 
   Result<int> code = found.command->run(arguments.subspan(found.words), context);
   if (!code) return report_error(code.error(), streams, json);
   streams.out.flush();
-  if (!streams.out)
+  if (!streams.out && context.committed)
+    streams.err << "cli.run: standard output: got a failed write of the report; the output is "
+                   "complete\n";
+  else if (!streams.out)
     return report_error(
         {ErrorCode::kIo, "cli.run: standard output: got a failed write, need an open stream"},
         streams, false);

@@ -27,6 +27,10 @@ struct Context {
   bool json = false;
   int threads = 0;  // 0: default_thread_count()
 
+  // The command's output is complete on disk: what it still prints may fail without being a failure
+  // of the command.
+  bool committed = false;
+
   // The program's pool, made at the first call.
   ThreadPool& pool();
   // The error of an interrupt, if there was one.

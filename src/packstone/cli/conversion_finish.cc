@@ -27,12 +27,13 @@ Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan,
   };
   if (plan.refused()) {
     const Error error = refusal(command, plan);
-    context.err << error.message << '\n';
+    context.err << message_text(error.message) << '\n';
     print_document(context, plan, conversion_json(plan), seconds(), error);
     return exit_code(error.code);
   }
   context.err << fmt::format("predicted peak memory {}\n", bytes_text(plan.peak_memory_predicted));
   PACKSTONE_CHECK_OK(write_conversion(source, plan, destination, force, context, command));
+  context.committed = true;
   print_document(context, plan, conversion_json(plan), seconds(), std::nullopt);
   context.err << fmt::format("measured peak memory {}, {:.1f} s\n", bytes_text(peak_rss_bytes()),
                              seconds());

@@ -100,7 +100,7 @@ TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout
     plan.action = Action::kTranscode;
     plan.target = TranscodeTarget{id, 0, std::nullopt};
     plan.plan = proof == Proof::kFull
-                    ? plan_transcode(weight, plan.target, context.pool())
+                    ? plan_transcode(weight, plan.target, context.pool(), tensor.stored_rows())
                     : header_verdict(weight.id(), weight.shape(), weight.params(), plan.target);
     if (plan.plan.verdict != Verdict::kRefused) {
       plan.bytes = weight_bytes(id, weight.shape(), plan.plan.params);

@@ -40,14 +40,14 @@ Json tensor_json(const ConversionPlan& whole, const TensorPlan& tensor) {
 
 std::string tensor_line(const ConversionPlan& whole, const TensorPlan& tensor) {
   std::string line =
-      fmt::format("{:<56} {} -> {}: {}", tensor.source->name,
+      fmt::format("{:<56} {} -> {}: {}", line_text(tensor.source->name),
                   layout_text(tensor.source->weight.id(), tensor.source->weight.params()),
                   target_text(whole, tensor), verdict_name(tensor.plan.verdict));
-  for (const std::string& condition : tensor.plan.conditions) line += "; " + condition;
+  for (const std::string& condition : tensor.plan.conditions) line += "; " + line_text(condition);
   if (tensor.report)
     line += fmt::format("; relative rms {:.3e}, largest difference {:.3e}",
                         tensor.report->relative_rms, tensor.report->max_abs);
-  if (!tensor.plan.reason.empty()) line += fmt::format(" ({})", tensor.plan.reason);
+  if (!tensor.plan.reason.empty()) line += fmt::format(" ({})", line_text(tensor.plan.reason));
   return line;
 }
 
@@ -93,7 +93,8 @@ void print_conversion(std::ostream& out, const ConversionPlan& plan, bool all) {
   if (!all) print_groups(out, plan);
   for (const TensorPlan& tensor : plan.tensors)
     if (all || tensor.plan.verdict == Verdict::kRefused) out << tensor_line(plan, tensor) << '\n';
-  for (const std::string& name : plan.not_carried) out << "not carried: " << name << '\n';
+  for (const std::string& name : plan.not_carried)
+    out << "not carried: " << line_text(name) << '\n';
   out << fmt::format("worst verdict {}; {} of weights, {} bytes\n", verdict_name(plan.worst()),
                      bytes_text(plan.bytes), plan.bytes);
 }

@@ -123,15 +123,15 @@ Json diff_json(const DiffReport& report) {
 
 void print_diff(std::ostream& out, const DiffReport& report) {
   for (const Difference& difference : report.different) {
-    out << "different: " << difference.name;
+    out << "different: " << line_text(difference.name);
     if (difference.at.empty())
       out << ": " << difference.note << '\n';
     else
       out << fmt::format(": largest difference {:.9g} at row {}, column {}\n", difference.max_abs,
                          difference.at[0], difference.at[1]);
   }
-  for (const std::string& name : report.only_in_a) out << "only in A: " << name << '\n';
-  for (const std::string& name : report.only_in_b) out << "only in B: " << name << '\n';
+  for (const std::string& name : report.only_in_a) out << "only in A: " << line_text(name) << '\n';
+  for (const std::string& name : report.only_in_b) out << "only in B: " << line_text(name) << '\n';
   out << fmt::format(
       "{} tensors: {} same bytes, {} same values, {} different, {} only in A, {} only in B\n",
       report.same_bytes.size() + report.same_values.size() + report.different.size() +

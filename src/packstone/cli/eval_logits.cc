@@ -59,6 +59,7 @@ Result<int> run_call(const LogitsCall& call, Context& context) {
   PACKSTONE_CHECK_OK(each_logits(model, tokens, kRowsAtOnce, sink, &context.cancel));
   PACKSTONE_CHECK_OK(context.check_cancel("eval_logits"));
   PACKSTONE_CHECK_OK(file.commit());
+  context.committed = true;
   progress.finish();
   if (context.json)
     print_json(

@@ -3,9 +3,10 @@
 #include <map>
 
 #include "packstone/cli/arguments.h"
+#include "packstone/cli/finite.h"
 #include "packstone/cli/layouts.h"
 #include "packstone/cli/output.h"
-#include "packstone/container/names.h"
+#include "packstone/cli/progress.h"
 
 namespace packstone::cli {
 namespace {
@@ -73,11 +74,27 @@ std::string raw_architecture(const RawCheckpoint& raw) {
   return type != raw.config_json.end() && type->is_string() ? type->get<std::string>() : "unknown";
 }
 
+Status look_for_nonfinite(const Checkpoint& checkpoint, Context& context,
+                          std::vector<std::string>& problems) {
+  Progress progress(context, "checking that values are finite", checkpoint.bytes());
+  for (const CheckpointTensor& tensor : checkpoint.tensors) {
+    PACKSTONE_CHECK_OK(context.check_cancel("inspect"));
+    if (std::optional<std::string> problem = nonfinite_problem(tensor, context.pool()))
+      problems.push_back(*std::move(problem));
+    progress.add(tensor.weight.bytes());
+  }
+  return {};
+}
+
 // A model that no architecture of this build fits is shown as its container has it; why it does not
 // fit is its problem.
-Result<Inspection> inspect(const fs::path& path) {
+Result<Inspection> inspect(const fs::path& path, Context& context) {
   Result<Checkpoint> checkpoint = open_checkpoint(path);
-  if (checkpoint) return from_checkpoint(*checkpoint);
+  if (checkpoint) {
+    Inspection result = from_checkpoint(*checkpoint);
+    PACKSTONE_CHECK_OK(look_for_nonfinite(*checkpoint, context, result.problems));
+    return result;
+  }
   const Error& why = checkpoint.error();
   std::error_code error;
   if (path.extension() == ".safetensors" && fs::is_regular_file(path, error)) {
@@ -131,26 +148,23 @@ Json inspection_json(const Inspection& inspection) {
   return result;
 }
 
-// Names come from the file: none may write control sequences to a terminal.
-std::string line_text(const Json& text) {
-  constexpr std::size_t kLineBytesMax = 4096;
-  return printable(text.get<std::string>(), kLineBytesMax);
-}
-
 void print_inspection(std::ostream& out, const Json& json) {
   out << fmt::format(
       "architecture     {}\nlayout           {}\nparameters       {}\nbytes            {} ({})\n"
       "bits per weight  {:.3f}\n\n",
-      line_text(json["architecture"]), line_text(json["layout"]),
+      line_text(json["architecture"].get_ref<const std::string&>()),
+      line_text(json["layout"].get_ref<const std::string&>()),
       json["parameters"].get<std::uint64_t>(), json["bytes"].get<std::uint64_t>(),
       bytes_text(json["bytes"].get<std::uint64_t>()), json["bits_per_weight"].get<double>());
   for (const Json& tensor : json["tensors"])
-    out << fmt::format("{:<56} {:<30} {:<18} {:>12} {:>7.3f}\n", line_text(tensor["name"]),
+    out << fmt::format("{:<56} {:<30} {:<18} {:>12} {:>7.3f}\n",
+                       line_text(tensor["name"].get_ref<const std::string&>()),
                        tensor["detail"].get<std::string>(), json_line(tensor["shape"]),
                        tensor["bytes"].get<std::uint64_t>(),
                        tensor["bits_per_weight"].get<double>());
   out << fmt::format("\n{} problems\n", json["problems"].size());
-  for (const Json& problem : json["problems"]) out << "  " << line_text(problem) << '\n';
+  for (const Json& problem : json["problems"])
+    out << "  " << line_text(problem.get_ref<const std::string&>()) << '\n';
 }
 
 }  // namespace
@@ -159,12 +173,13 @@ Result<int> run_inspect(Arguments arguments, Context& context) {
   Options app("inspect",
               "What a model is: architecture, size, and every tensor with layout, shape, bytes and "
               "bits per "
-              "weight; then all problems found. A damaged container is exit 4.");
+              "weight; then all problems found, scales, offsets and values that are not finite "
+              "among them. A damaged container is exit 4.");
   std::string path;
   app.positional("PATH", path, "GGUF file, or folder in Hugging Face or MLX layout");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
-  PACKSTONE_TRY(const Inspection inspection, inspect(path));
+  PACKSTONE_TRY(const Inspection inspection, inspect(path, context));
   const Json json = inspection_json(inspection);
   if (context.json)
     print_json(context.out, json);

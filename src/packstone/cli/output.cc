@@ -1,6 +1,7 @@
 #include "packstone/cli/output.h"
 
 #include "packstone/cli/app.h"
+#include "packstone/container/names.h"
 
 namespace packstone::cli {
 
@@ -10,6 +11,23 @@ void print_json(std::ostream& out, const Json& document) {
 
 std::string json_line(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string line_text(std::string_view text) {
+  // More than any line that names one thing.
+  constexpr std::size_t kLineBytesMax = 4096;
+  return printable(text, kLineBytesMax);
+}
+
+std::string message_text(std::string_view message) {
+  std::string text;
+  while (true) {
+    const std::size_t end = message.find("\n  ");
+    text += line_text(message.substr(0, end));
+    if (end == std::string_view::npos) return text;
+    text += '\n';
+    message.remove_prefix(end + 1);
+  }
 }
 
 Json error_json(const Error& error) {

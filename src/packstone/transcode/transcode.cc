@@ -6,6 +6,7 @@
 #include <limits>
 #include <new>
 
+#include "packstone/base/check.h"
 #include "packstone/transcode/target_params.h"
 
 namespace packstone {
@@ -104,9 +105,15 @@ std::string explain(const Fault& fault, const FormatInfo& source, const FormatIn
   return at;
 }
 
-void plan_linear_row(RowMap& map, std::int64_t row, const HeaderDecision& decision,
+// A row: where messages say it is, and where it is stored.
+struct RowAt {
+  std::int64_t row = 0, stored = 0;
+};
+
+void plan_linear_row(RowMap& map, RowAt at, const HeaderDecision& decision,
                      const TranscodeTarget& target, std::vector<RawParams>& raw, Summary& summary) {
-  const RowMap::RowResult result = map.map(row);
+  const std::int64_t row = at.row;
+  const RowMap::RowResult result = map.map(at.stored);
   const std::int64_t source_width = map.source_side().group_cols;
   const std::int64_t width = map.target_side().group_cols;
   if (result.nonfinite_groups > 0) {
@@ -144,11 +151,11 @@ void plan_linear_row(RowMap& map, std::int64_t row, const HeaderDecision& decisi
   }
 }
 
-void plan_decode_row(const PackedWeight& source, FloatType type, std::int64_t row,
+void plan_decode_row(const PackedWeight& source, FloatType type, RowAt at,
                      std::vector<float>& values, Summary& summary) {
-  decode_row(source, row, values);
+  decode_row(source, at.stored, values);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const Place place{row, static_cast<std::int64_t>(i)};
+    const Place place{at.row, static_cast<std::int64_t>(i)};
     if (!std::isfinite(values[i])) {
       ++summary.nonfinite;
       summary.first_nonfinite = std::min(summary.first_nonfinite, place);
@@ -161,7 +168,11 @@ void plan_decode_row(const PackedWeight& source, FloatType type, std::int64_t ro
 }
 
 Summary read_source(const PackedWeight& source, const TranscodeTarget& target,
-                    const HeaderDecision& decision, ThreadPool& pool) {
+                    const HeaderDecision& decision, std::span<const std::int32_t> row_order,
+                    ThreadPool& pool) {
+  const auto place = [&](std::int64_t row) {
+    return RowAt{row, row_order.empty() ? row : row_order[static_cast<std::size_t>(row)]};
+  };
   Summary empty;
   empty.candidate_fault.resize(decision.candidates.size());
   std::vector<Summary> summaries(static_cast<std::size_t>(pool.size()), empty);
@@ -176,7 +187,7 @@ Summary read_source(const PackedWeight& source, const TranscodeTarget& target,
     auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
       const auto w = static_cast<std::size_t>(worker);
       for (std::int64_t row = begin; row < end; ++row)
-        plan_linear_row(maps[w], row, decision, target, raw[w], summaries[w]);
+        plan_linear_row(maps[w], place(row), decision, target, raw[w], summaries[w]);
     };
     pool.parallel(source.shape().rows, kRowsAtATime, work);
   } else {
@@ -185,7 +196,7 @@ Summary read_source(const PackedWeight& source, const TranscodeTarget& target,
     auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
       const auto w = static_cast<std::size_t>(worker);
       for (std::int64_t row = begin; row < end; ++row)
-        plan_decode_row(source, type, row, values[w], summaries[w]);
+        plan_decode_row(source, type, place(row), values[w], summaries[w]);
     };
     pool.parallel(source.shape().rows, kRowsAtATime, work);
   }
@@ -229,7 +240,9 @@ std::string_view verdict_name(Verdict verdict) {
 }
 
 TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& target,
-                             ThreadPool& pool) {
+                             ThreadPool& pool, std::span<const std::int32_t> row_order) {
+  PACKSTONE_ASSERT(row_order.empty() ||
+                   static_cast<std::int64_t>(row_order.size()) == source.shape().rows);
   const HeaderDecision decision =
       decide_from_headers(source.id(), source.shape(), source.params(), target);
   if (decision.refused) return refused(decision, decision.reason);
@@ -241,7 +254,7 @@ TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& 
   }
   Summary summary;
   try {
-    summary = read_source(source, target, decision, pool);
+    summary = read_source(source, target, decision, row_order, pool);
   } catch (const std::bad_alloc&) {
     return refused(decision, "too little memory for one row per thread; free memory and retry");
   }

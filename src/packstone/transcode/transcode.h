@@ -49,9 +49,11 @@ struct TranscodePlan {
 // values whose sign of zero changes, and non-finite groups, are counted in conditions. kSameBytes
 // is given only after the way back, made in full, gave the source's codes and stored patterns (the
 // way back asks for the source's group and metadata type).
+// Conditions and reasons count rows as `row_order` has them: row i is source row row_order[i]
+// (identity when empty).
 // Errors: none beyond the verdict. Threads: the pool given; result independent of its size.
 TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& target,
-                             ThreadPool& pool);
+                             ThreadPool& pool, std::span<const std::int32_t> row_order = {});
 
 // header_verdict(id, shape, params, target): the best verdict possible, from headers only (dry
 // run); conditions name what depends on the values. Errors: none. Cost: none.
