@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "packstone/checkpoint/bind_module.h"
 #include "packstone/checkpoint/binder.h"
-#include "packstone/checkpoint/quantization_block.h"
+#include "packstone/checkpoint/quantization_spec.h"
 
 namespace packstone {
 namespace {
@@ -28,17 +30,27 @@ std::optional<FloatType> float_type(const StorageType& type) {
   return std::nullopt;
 }
 
+// What a folder's tensors are, by the module that they belong to.
+struct Module {
+  std::string stored;  // the module's name in the file
+  std::vector<ModuleTensor> tensors;
+};
+
 class FolderBinder {
  public:
-  FolderBinder(Binder& binder, const QuantizationBlock& block, std::string_view file)
-      : binder_(binder), block_(block), file_(file) {}
+  FolderBinder(Binder& binder, const QuantizationSpec& spec, std::string_view file)
+      : binder_(binder), spec_(spec), file_(file) {}
 
   Status map_names(const SafetensorsSet& set) {
+    for (const ExpectedTensor& expected : binder_.expected())
+      if (is_matrix(expected)) modules_.emplace(module_of(expected), Module());
     for (const TensorView& view : set.tensors) {
-      const auto [it, added] = views_.emplace(text_name(view.name), &view);
+      const std::string name = text_name(view.name);
+      const auto [it, added] = views_.emplace(name, &view);
       if (!added)
         return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(view.name),
                     fmt::format("the same tensor as '{}'", it->second->name), "one of them");
+      add_to_module(name, view);
     }
     return {};
   }
@@ -49,15 +61,14 @@ class FolderBinder {
   }
 
   Status leave_rest(const SafetensorsSet& set) {
-    for (const TensorView& view : set.tensors) {
-      const std::string name = text_name(view.name);
-      if (!used_.contains(name)) PACKSTONE_CHECK_OK(binder_.add_unbound(name, view.name));
-    }
+    for (const TensorView& view : set.tensors)
+      if (!used_.contains(&view))
+        PACKSTONE_CHECK_OK(binder_.add_unbound(text_name(view.name), view.name));
     return {};
   }
 
-  // Overrides must name modules of the file; a block without a packed tensor is worth a word.
-  Status check_block(std::vector<std::string>& problems) const {
+  // MLX overrides must name modules of the file; a config without a packed tensor is worth a word.
+  Status check_rules(std::vector<std::string>& problems) const {
     std::unordered_set<std::string> modules;
     for (const auto& [name, view] : views_) {
       const std::size_t dot = name.rfind('.');
@@ -65,20 +76,44 @@ class FolderBinder {
     }
     std::unordered_set<std::string> known = modules;
     for (const ExpectedTensor& expected : binder_.expected())
-      known.emplace(
-          module_key(std::string_view(expected.name).substr(0, expected.name.rfind('.'))));
-    for (const auto& [module, entry] : block_.overrides) {
+      known.emplace(module_key(module_of(expected)));
+    const QuantizationBlock& block = spec_.mlx();
+    for (const auto& [module, entry] : block.overrides) {
       if (modules.contains(module) || (entry.excluded && known.contains(module))) continue;
       return fail(ErrorCode::kCorruptData, kWhere,
-                  fmt::format("{}: '{}.{}'", file_, block_.key, entry.key),
+                  fmt::format("{}: '{}.{}'", file_, block.key, entry.key),
                   "an override for a module without tensors", "the path of a module");
     }
-    if (block_.present && packed_ == 0)
-      problems.push_back(fmt::format("{}: has '{}', but no tensor is packed", file_, block_.key));
+    if (spec_.present() && packed_ == 0)
+      problems.push_back(fmt::format("{} is there, but no tensor is packed", spec_.key()));
     return {};
   }
 
  private:
+  static bool is_matrix(const ExpectedTensor& expected) {
+    return !expected.vector && expected.name.ends_with(".weight");
+  }
+  static std::string module_of(const ExpectedTensor& expected) {
+    return expected.name.substr(0, expected.name.rfind('.'));
+  }
+
+  // Parts of a module are named by its name and a suffix of up to three parts.
+  void add_to_module(const std::string& name, const TensorView& view) {
+    std::size_t end = name.size();
+    for (const std::string_view stacked : {"_blocks", "_scales"})
+      if (name.ends_with(stacked)) end = name.size() - stacked.size() + 1;
+    for (int part = 0; part < 4 && end != std::string::npos; ++part) {
+      end = part == 0 && end < name.size() ? end - 1 : name.rfind('.', end - 1);
+      if (end == std::string::npos || end == 0) return;
+      const auto it = modules_.find(name.substr(0, end));
+      if (it == modules_.end()) continue;
+      const std::size_t suffix = name.size() - end;
+      it->second.tensors.push_back({name.substr(end), &view});
+      it->second.stored = view.name.substr(0, view.name.size() - suffix);
+      return;
+    }
+  }
+
   const TensorView* find(const std::string& name) const {
     const auto it = views_.find(name);
     return it == views_.end() ? nullptr : it->second;
@@ -86,54 +121,81 @@ class FolderBinder {
 
   Status bind(std::size_t index) {
     const ExpectedTensor& expected = binder_.expected()[index];
+    if (is_matrix(expected)) return bind_matrix(index, modules_.at(module_of(expected)));
     const TensorView* view = find(expected.name);
     if (view == nullptr) return {};
-    used_.insert(expected.name);
-    const std::string module = expected.name.substr(0, expected.name.rfind('.'));
-    const bool is_weight = expected.name.ends_with(".weight");
-    const TensorView* scales = is_weight ? find(module + ".scales") : nullptr;
-    if (view->type->name != "U32") {
-      const QuantizationEntry* entry = is_weight ? block_.find(module) : nullptr;
-      if (scales != nullptr || (entry != nullptr && !entry->excluded))
-        return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(view->name),
-                    fmt::format("type {}", view->type->name),
-                    scales ? "U32, as it has '.scales'"
-                           : fmt::format("U32 codes, as '{}.{}' says", block_.key, entry->key));
-      return binder_.add_view(index, *view, RowOrder::kSame, ValueRule::kSame);
-    }
-    if (!block_.present)
+    used_.insert(view);
+    if (view->type->name == "U32")
       return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(view->name),
-                  "packed codes (U32) and a config without 'quantization'",
-                  "a 'quantization' block that gives bits and group_size");
-    if (expected.vector || scales == nullptr)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(view->name),
-                  "packed codes (U32) without '.scales'", "a matrix with codes and scales");
-    return bind_packed(index, *view, *scales, module);
+                  "packed codes (U32)", "a vector of floats");
+    return binder_.add_view(index, *view, RowOrder::kSame, ValueRule::kSame);
   }
 
-  Status bind_packed(std::size_t index, const TensorView& codes, const TensorView& scales,
-                     const std::string& module) {
+  // The parts of a packed weight among the module's tensors; its bias and what no layout knows
+  // stay out.
+  static std::vector<ModuleTensor> packed_parts(const Module& module) {
+    std::vector<ModuleTensor> parts;
+    bool more = false;
+    for (const ModuleTensor& tensor : module.tensors) {
+      if (!is_packed_suffix(tensor.suffix)) continue;
+      more = more || tensor.suffix != ".weight" || !float_type(*tensor.view->type);
+      parts.push_back(tensor);
+    }
+    return more ? parts : std::vector<ModuleTensor>();
+  }
+
+  Status bind_matrix(std::size_t index, const Module& module) {
+    const std::string name = module_of(binder_.expected()[index]);
+    PACKSTONE_TRY(const ModuleQuantization says, spec_.module({module.stored, name}));
+    const std::vector<ModuleTensor> parts = packed_parts(module);
+    if (parts.empty()) {
+      const TensorView* view = find(name + ".weight");
+      if (view == nullptr) return {};
+      used_.insert(view);
+      if (says.packed == true)
+        return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(view->name),
+                    fmt::format("floats ({})", view->type->name),
+                    fmt::format("a packed weight ({}), as {} says", says.layout, says.key));
+      return binder_.add_view(index, *view, RowOrder::kSame, ValueRule::kSame);
+    }
     ++packed_;
+    for (const ModuleTensor& part : parts) used_.insert(part.view);
+    const ModuleTensor& first = parts.front();
+    const std::string subject = binder_.subject(first.view->name);
+    if (!spec_.present())
+      return fail(ErrorCode::kCorruptData, kWhere, subject,
+                  fmt::format("packed codes ({}) and a config without 'quantization_config'",
+                              first.view->type->name),
+                  "a 'quantization_config' (MLX: 'quantization') that says how to read them");
+    if (says.packed == false)
+      return fail(ErrorCode::kCorruptData, kWhere, subject,
+                  fmt::format("packed codes ({})", first.view->type->name),
+                  fmt::format("floats, as {} says", says.key));
+    PACKSTONE_CHECK_OK(check_parts(parts, says, binder_.file(), module.stored));
+    if (says.layout == "mlx-affine") return bind_mlx(index, parts, says);
+    const Shape shape = binder_.expected()[index].shape;
+    binder_.add_unsupported(index, {.name = binder_.expected()[index].name,
+                                    .stored_name = first.view->name,
+                                    .type = says.layout,
+                                    .shape = {shape.rows, shape.cols},
+                                    .bytes = total_bytes(parts),
+                                    .detail = detail_text(parts, says)});
+    return {};
+  }
+
+  Status bind_mlx(std::size_t index, const std::vector<ModuleTensor>& parts,
+                  const ModuleQuantization& says) {
     const ExpectedTensor& expected = binder_.expected()[index];
-    used_.insert(module + ".scales");
-    const QuantizationEntry* entry = block_.find(module);
-    const QuantizationSettings stated = entry ? entry->settings : block_.global;
-    if (entry != nullptr && entry->excluded)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
-                  "packed codes (U32)",
-                  fmt::format("floats, as '{}.{}' is false", block_.key, entry->key));
-    if (stated.mode != "affine")
-      return fail(ErrorCode::kUnsupported, kWhere, binder_.subject(codes.name),
-                  fmt::format("mode '{}'", stated.mode), "mode 'affine'");
-    const TensorView* biases = find(module + ".biases");
-    if (biases == nullptr)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name), "no '.biases'",
-                  "the offsets of mode 'affine'");
-    used_.insert(module + ".biases");
+    const auto part = [&](std::string_view suffix) -> const TensorView& {
+      return *std::ranges::find(parts, suffix, &ModuleTensor::suffix)->view;
+    };
+    const TensorView& codes = part(".weight");
+    const TensorView& scales = part(".scales");
+    const TensorView& biases = part(".biases");
     const std::optional<FloatType> metadata = float_type(*scales.type);
-    if (!metadata || biases->type != scales.type || biases->shape != scales.shape)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(biases->name),
-                  fmt::format("{} {}", biases->type->name, shape_text(biases->shape)),
+    if (!metadata || biases.type != scales.type || biases.shape != scales.shape)
+      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(biases.name),
+                  fmt::format("{} {}", biases.type->name, shape_text(biases.shape)),
                   fmt::format("the float type and shape of '.scales', {} {}", scales.type->name,
                               shape_text(scales.shape)));
     const std::int64_t rows = expected.shape.rows;
@@ -147,12 +209,12 @@ class FolderBinder {
           fmt::format("codes and scales of a [{}, {}] matrix", rows, cols));
     const std::int64_t bits = codes.shape[1] * 32 / cols;
     const std::int64_t group = cols / scales.shape[1];
-    if (bits != stated.bits || group != stated.group_cols)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
-                  fmt::format("{} bits in groups of {} by its shapes", bits, group),
-                  fmt::format("{} bits in groups of {}, as '{}' says", stated.bits,
-                              stated.group_cols, block_.key),
-                  entry ? "" : "the config has no override for this path");
+    if (bits != says.bits || group != says.group_cols)
+      return fail(
+          ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
+          fmt::format("{} bits in groups of {} by its shapes", bits, group),
+          fmt::format("{} bits in groups of {}, as {} says", says.bits, says.group_cols, says.key),
+          says.packed ? "" : "the config has no override for this path");
     const std::optional<FormatId> format = find_format(fmt::format("mlx.affine.w{}", bits));
     if (!format)
       return fail(ErrorCode::kUnsupported, kWhere, binder_.subject(codes.name),
@@ -160,10 +222,10 @@ class FolderBinder {
     const FormatParams params{static_cast<std::int32_t>(group), *metadata};
     // Planes may lie in different shards: the weight keeps all of their mappings.
     auto owner = std::make_shared<const std::array<std::shared_ptr<const void>, 3>>(
-        std::array{codes.owner, scales.owner, biases->owner});
+        std::array{codes.owner, scales.owner, biases.owner});
     PACKSTONE_TRY(PackedWeight weight,
                   PackedWeight::bind(*format, expected.shape, params,
-                                     {codes.bytes, scales.bytes, biases->bytes}, std::move(owner),
+                                     {codes.bytes, scales.bytes, biases.bytes}, std::move(owner),
                                      binder_.subject(codes.name)));
     binder_.add(index, {.name = expected.name,
                         .stored_name = codes.name,
@@ -176,39 +238,35 @@ class FolderBinder {
   }
 
   Binder& binder_;
-  const QuantizationBlock& block_;
+  const QuantizationSpec& spec_;
   std::string file_;
   ViewMap views_;
-  std::unordered_set<std::string> used_;
+  std::unordered_map<std::string, Module> modules_;  // of all expected matrices
+  std::unordered_set<const TensorView*> used_;
   std::size_t packed_ = 0;
 };
-
-// text_config.quantization_config is lifted when the top level has none, as MLX-LM does.
-const nlohmann::ordered_json& block_holder(const nlohmann::ordered_json& config) {
-  for (const char* key : {"quantization", "quantization_config"})
-    if (config.contains(key) && !config[key].is_null()) return config;
-  return text_config_of(config);
-}
 
 }  // namespace
 
 Result<Checkpoint> bind_folder(SafetensorsSet set, nlohmann::ordered_json config,
-                               nlohmann::ordered_json generation_config, std::string_view file) {
+                               nlohmann::ordered_json generation_config, std::string_view file,
+                               const std::vector<QuantizationFile>& quantization_files) {
   Checkpoint checkpoint;
   checkpoint.container = ContainerKind::kFolder;
   const std::string config_file = fmt::format("{}/config.json", file);
   PACKSTONE_TRY(const ParsedConfig parsed,
                 config_from_json(config, generation_config, config_file, checkpoint.problems));
   checkpoint.config = parsed.config;
-  PACKSTONE_TRY(const QuantizationBlock block,
-                QuantizationBlock::parse(block_holder(config), config_file));
+  PACKSTONE_TRY(
+      const QuantizationSpec spec,
+      QuantizationSpec::parse({config_file, config}, quantization_files, checkpoint.problems));
   Binder binder(checkpoint, parsed, kWhere, file);
-  FolderBinder folder(binder, block, config_file);
+  FolderBinder folder(binder, spec, config_file);
   PACKSTONE_CHECK_OK(folder.map_names(set));
   PACKSTONE_CHECK_OK(folder.bind_all());
   PACKSTONE_CHECK_OK(folder.leave_rest(set));
   PACKSTONE_CHECK_OK(binder.finish());
-  PACKSTONE_CHECK_OK(folder.check_block(checkpoint.problems));
+  PACKSTONE_CHECK_OK(folder.check_rules(checkpoint.problems));
   checkpoint.config_json = std::move(config);
   checkpoint.generation_config_json = std::move(generation_config);
   checkpoint.safetensors_metadata = std::move(set.metadata);

@@ -38,10 +38,15 @@ void Binder::add(std::size_t index, CheckpointTensor tensor) {
   checkpoint_.tensors.push_back(std::move(tensor));
 }
 
-void Binder::add_unsupported(std::size_t index, const TensorView& view) {
+void Binder::add_unsupported(std::size_t index, UnsupportedTensor tensor) {
   present_[index] = true;
-  checkpoint_.unsupported.push_back({expected_[index].name, view.name, std::string(view.type->name),
-                                     view.shape, view.bytes.size()});
+  checkpoint_.unsupported.push_back(std::move(tensor));
+}
+
+void Binder::add_unsupported(std::size_t index, const TensorView& view) {
+  const std::string type(view.type->name);
+  add_unsupported(index,
+                  {expected_[index].name, view.name, type, view.shape, view.bytes.size(), type});
 }
 
 Status Binder::add_view(std::size_t index, const TensorView& view, RowOrder order, ValueRule rule) {

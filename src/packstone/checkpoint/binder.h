@@ -25,6 +25,7 @@ class Binder {
   Status add_view(std::size_t index, const TensorView& view, RowOrder order, ValueRule rule);
   void add(std::size_t index, CheckpointTensor tensor);
   void add_unsupported(std::size_t index, const TensorView& view);
+  void add_unsupported(std::size_t index, UnsupportedTensor tensor);
   // A stored tensor with no rule. Errors: kCorruptData for a layer that the config does not have.
   Status add_unbound(const std::string& name, std::string_view stored_name);
 
@@ -32,6 +33,7 @@ class Binder {
   Status finish();
 
   std::string subject(std::string_view stored_name) const;
+  const std::string& file() const { return file_; }
 
  private:
   Status check_biases(Need need, std::optional<bool> stated, std::string_view flag, bool& set);

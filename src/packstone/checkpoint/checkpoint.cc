@@ -43,6 +43,17 @@ Result<Json> optional_json(const std::filesystem::path& folder, std::string_view
   return parse_json(text, kWhere, (folder / name).string());
 }
 
+// The files beside config.json that speak of quantization, in order of precedence.
+Result<std::vector<QuantizationFile>> quantization_files(const std::filesystem::path& folder) {
+  std::vector<QuantizationFile> files;
+  for (const std::string_view name :
+       {"quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
+    PACKSTONE_TRY(Json json, optional_json(folder, name));
+    if (!json.is_null()) files.push_back({(folder / name).string(), std::move(json)});
+  }
+  return files;
+}
+
 // A malformed generation_config.json is ignored by the stock loaders; it is said, not obeyed.
 Result<Json> generation_json(const std::filesystem::path& folder,
                              std::vector<std::string>& problems) {
@@ -66,9 +77,11 @@ Result<Checkpoint> open_folder(const std::filesystem::path& path) {
                 optional_text(path, "tokenizer.json", limits::kJsonBytesMax));
   PACKSTONE_TRY(std::string tokenizer_config,
                 optional_text(path, "tokenizer_config.json", kConfigBytesMax));
+  PACKSTONE_TRY(const std::vector<QuantizationFile> quantization, quantization_files(path));
   PACKSTONE_TRY(SafetensorsSet set, open_safetensors_folder(path));
-  PACKSTONE_TRY(Checkpoint checkpoint, bind_folder(std::move(set), std::move(config),
-                                                   std::move(generation), path.string()));
+  PACKSTONE_TRY(Checkpoint checkpoint,
+                bind_folder(std::move(set), std::move(config), std::move(generation), path.string(),
+                            quantization));
   checkpoint.problems.insert(checkpoint.problems.begin(), problems.begin(), problems.end());
   checkpoint.tokenizer_json_text = std::move(tokenizer);
   checkpoint.tokenizer_config_text = std::move(tokenizer_config);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "packstone/checkpoint/model_config.h"
+#include "packstone/checkpoint/quantization_spec.h"
 #include "packstone/container/gguf.h"
 #include "packstone/container/safetensors.h"
 #include "packstone/format/packed_weight.h"
@@ -45,14 +46,15 @@ struct CheckpointTensor {
   std::vector<std::int32_t> stored_rows() const;
 };
 
-// A tensor of the architecture whose stored type this build has no format for. A checkpoint that
-// holds one opens, so that it can be inspected; it cannot be loaded or converted.
+// A tensor of the architecture whose stored type or layout this build has no format for. A
+// checkpoint that holds one opens, so that it can be inspected; it cannot be loaded or converted.
 struct UnsupportedTensor {
   std::string name;  // Hugging Face
   std::string stored_name;
-  std::string type;  // as the container names it
-  std::vector<std::int64_t> shape;
-  std::uint64_t bytes = 0;
+  std::string type;                 // as the container names it; of a packed module its layout
+  std::vector<std::int64_t> shape;  // logical
+  std::uint64_t bytes = 0;          // of all its parts
+  std::string detail;               // "exl3 4 bit"
 };
 
 struct Checkpoint {
@@ -107,8 +109,10 @@ Status require_supported(const Checkpoint& checkpoint, std::string_view where);
 // bind_gguf and bind_folder: a checkpoint from parsed containers. `file` is for messages. They are
 // open_checkpoint without the file system (tests, fuzzing).
 Result<Checkpoint> bind_gguf(GgufFile gguf, std::string_view file);
+// `quantization_files`: quantize_config.json and its kin, in order of precedence.
 Result<Checkpoint> bind_folder(SafetensorsSet set, nlohmann::ordered_json config,
-                               nlohmann::ordered_json generation_config, std::string_view file);
+                               nlohmann::ordered_json generation_config, std::string_view file,
+                               const std::vector<QuantizationFile>& quantization_files = {});
 
 // checkpoint_vocabulary(c): the tokenizer's data, from either container.
 Result<Vocabulary> checkpoint_vocabulary(const Checkpoint& checkpoint);

@@ -156,7 +156,7 @@ TEST(CheckpointTest, QuantizationBlockMustAgreeWithTensors) {
   broken = made;
   broken.config.erase("quantization_config");
   broken.config["quantization"]["mode"] = "mxfp4";
-  expect_refused(broken, ErrorCode::kUnsupported, {"mxfp4", "model.embed_tokens.weight"});
+  expect_refused(broken, ErrorCode::kCorruptData, {"mxfp4", "model.embed_tokens.scales"});
   broken = made;
   broken.config.erase("quantization_config");
   broken.config["quantization"]["model.layers.0.mlp.up_proj"] = false;
@@ -167,13 +167,61 @@ TEST(CheckpointTest, QuantizationBlockMustAgreeWithTensors) {
   broken = made;
   broken.config.erase("quantization");
   broken.config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
-  expect_refused(broken, ErrorCode::kUnsupported, {"gptq"});
+  expect_refused(broken, ErrorCode::kCorruptData, {"gptq", "model.embed_tokens.weight", "U32"});
+  broken.config["quantization_config"]["quant_method"] = "spqr";
+  expect_refused(broken, ErrorCode::kUnsupported, {"spqr", "quant_method"});
   tiny::Folder dense = tiny::folder("llama");
   dense.config["quantization"] = {{"group_size", 64}, {"bits", 4}};
   const Result<Checkpoint> checkpoint = reopen(dense);
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
   ASSERT_EQ(checkpoint->problems.size(), 1u);
   EXPECT_NE(checkpoint->problems[0].find("no tensor is packed"), std::string::npos);
+}
+
+// A folder of another dialect opens for inspection: each module by the layout that the config
+// names. Tensors that contradict the config are refused by tensor and key.
+TEST(CheckpointTest, OtherDialectsAreDescribed) {
+  tiny::Folder made = tiny::folder("llama");
+  std::vector<std::string> modules;
+  for (const tiny::Tensor& tensor : made.tensors)
+    if (tensor.name.ends_with("_proj.weight"))
+      modules.push_back(tensor.name.substr(0, tensor.name.size() - 7));
+  for (const std::string& module : modules) {
+    made.erase(module + ".weight");
+    made.tensors.push_back({module + ".trellis", "I16", {4, 4, 48}, std::vector<std::byte>(1536)});
+    made.tensors.push_back({module + ".suh", "F16", {64}, std::vector<std::byte>(128)});
+    made.tensors.push_back({module + ".svh", "F16", {64}, std::vector<std::byte>(128)});
+  }
+  made.config["quantization_config"] = {{"quant_method", "exl3"}, {"bits", 3.0}};
+  const Result<Checkpoint> checkpoint = reopen(made);
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  EXPECT_TRUE(checkpoint->unbound.empty());
+  ASSERT_EQ(checkpoint->unsupported.size(), modules.size());
+  EXPECT_EQ(checkpoint->unsupported[0].type, "exl3");
+  EXPECT_EQ(checkpoint->unsupported[0].detail, "exl3 3 bit");
+  EXPECT_EQ(checkpoint->unsupported[0].bytes, 1536u + 256u);
+  EXPECT_EQ(checkpoint->unsupported[0].shape.size(), 2u);
+  tiny::Folder broken = made;
+  broken.config["quantization_config"]["quant_method"] = "gptq";
+  broken.config["quantization_config"]["bits"] = 4;
+  expect_refused(broken, ErrorCode::kCorruptData, {"q_proj.trellis", "gptq"});
+  broken = made;
+  broken.erase(modules[0] + ".trellis");
+  expect_refused(broken, ErrorCode::kCorruptData, {modules[0] + ".trellis", "no such tensor"});
+  broken = made;
+  broken.config.erase("quantization_config");
+  expect_refused(broken, ErrorCode::kCorruptData, {modules[0], "'quantization_config'"});
+  broken = made;
+  broken.config["quantization_config"] = {
+      {"quant_method", "awq"}, {"bits", 4}, {"modules_to_not_convert", {"layers.1"}}};
+  expect_refused(broken, ErrorCode::kCorruptData, {"model.layers.0", "awq-gemm"});
+  broken.config["quantization_config"]["modules_to_not_convert"] = {"layers.0", "layers.1"};
+  expect_refused(broken, ErrorCode::kCorruptData,
+                 {"model.layers.0", "floats", "modules_to_not_convert", "'layers.0'"});
+  tiny::Folder dense = tiny::folder("llama");
+  dense.config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}, {"sym", true}};
+  expect_refused(dense, ErrorCode::kCorruptData,
+                 {"model.layers.0.self_attn.q_proj.weight", "floats", "quantization_config"});
 }
 
 // TIE-01, TIE-02: the head tensor decides; a flag that contradicts an absent head is refused.

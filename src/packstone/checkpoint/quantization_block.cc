@@ -1,6 +1,7 @@
 #include "packstone/checkpoint/quantization_block.h"
 
 #include "packstone/checkpoint/json_reader.h"
+#include "packstone/checkpoint/module_pattern.h"
 
 namespace packstone {
 namespace {
@@ -34,18 +35,6 @@ Status read_method(const JsonReader& json) {
 }
 
 }  // namespace
-
-std::string_view module_key(std::string_view path) {
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view prefix : {"language_model.", "model."})
-      if (path.starts_with(prefix)) {
-        path.remove_prefix(prefix.size());
-        again = true;
-      }
-  }
-  return path;
-}
 
 const QuantizationEntry* QuantizationBlock::find(std::string_view module) const {
   const auto it = overrides.find(module_key(module));

@@ -43,8 +43,4 @@ struct QuantizationBlock {
   const QuantizationEntry* find(std::string_view module) const;
 };
 
-// A module path without the prefixes that writers disagree on ("model.", "language_model."):
-// "layers.0.mlp.up_proj".
-std::string_view module_key(std::string_view path);
-
 }  // namespace packstone

@@ -42,7 +42,7 @@ Inspection from_checkpoint(const Checkpoint& checkpoint) {
                            tensor.weight.bytes(), element_count(tensor.shape)});
   result.problems = checkpoint.problems;
   for (const UnsupportedTensor& tensor : checkpoint.unsupported) {
-    result.rows.push_back({tensor.name, tensor.type, tensor.type, tensor.shape, tensor.bytes,
+    result.rows.push_back({tensor.name, tensor.type, tensor.detail, tensor.shape, tensor.bytes,
                            element_count(tensor.shape)});
     result.problems.push_back(
         fmt::format("{}: type {} has no format in this build", tensor.name, tensor.type));
