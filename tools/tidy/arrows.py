@@ -9,6 +9,7 @@ ARROWS = {
     "checkpoint": ["base", "container", "format", "text"],
     "quantize": ["base", "format", "transcode"],
     "kernel": ["base", "format", "transcode"],
+    "weight": ["base", "format", "transcode", "quantize", "kernel"],
     "model": ["base", "format", "checkpoint", "kernel", "text"],
     "cli": [
         "base",

@@ -136,16 +136,16 @@ void Linear::run_rows(const float* x, std::int64_t m, std::int64_t x_stride, flo
     for (; row + 4 <= end; row += 4) {
       const std::int64_t rows[4] = {stored_row(row), stored_row(row + 1), stored_row(row + 2),
                                     stored_row(row + 3)};
-      kernel_->reader->dot4(view, rows, x, y + row);
+      kernel_->reader->dot4(view, rows, x, y + (row - begin));
     }
-    for (; row < end; ++row) kernel_->reader->dot1(view, stored_row(row), x, y + row);
+    for (; row < end; ++row) kernel_->reader->dot1(view, stored_row(row), x, y + (row - begin));
     return;
   }
   const std::int64_t step = panel_rows(cols);
   for (std::int64_t row = begin; row < end; row += step) {
     const std::int64_t count = std::min(step, end - row);
     for (std::int64_t i = 0; i < count; ++i) decode(stored_row(row + i), scratch + i * cols);
-    kernel_->isa->panel_dot({scratch, count, cols, x, m, x_stride, y + row, y_stride});
+    kernel_->isa->panel_dot({scratch, count, cols, x, m, x_stride, y + (row - begin), y_stride});
   }
 }
 
@@ -175,12 +175,25 @@ void Linear::run_many(std::span<const Linear* const> layers, const float* x, std
       const std::int64_t from = std::max(begin - first, std::int64_t{0});
       const std::int64_t to = std::min(end - first, count);
       if (from < to)
-        layers[j]->run_rows(x, m, x_stride, y[j], y_stride[j], from * kUnitRows,
+        layers[j]->run_rows(x, m, x_stride, y[j] + from * kUnitRows, y_stride[j], from * kUnitRows,
                             std::min(to * kUnitRows, rows), workspace.worker(worker));
       first += count;
     }
   };
   pool.parallel(units, 1, task);
+}
+
+void Linear::run_range(std::int64_t first, std::int64_t count, const float* x, std::int64_t m,
+                       std::int64_t x_stride, float* y, std::int64_t y_stride, ThreadPool& pool,
+                       const MatmulWorkspace& workspace) const noexcept {
+  PACKSTONE_ASSERT(first >= 0 && count >= 0 && first + count <= shape().rows);
+  if (m <= 0) return;
+  auto task = [&](std::int64_t begin, std::int64_t end, int worker) {
+    const std::int64_t from = begin * kUnitRows, to = std::min(end * kUnitRows, count);
+    run_rows(x, m, x_stride, y + from, y_stride, first + from, first + to,
+             workspace.worker(worker));
+  };
+  pool.parallel(ceil_div(count, kUnitRows), 1, task);
 }
 
 void Linear::gather(std::span<const std::int32_t> ids, float* out) const noexcept {

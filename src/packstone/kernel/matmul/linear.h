@@ -68,6 +68,13 @@ class Linear {
                        std::span<const std::int64_t> y_stride, ThreadPool& pool,
                        const MatmulWorkspace& workspace) noexcept;
 
+  // run_range(first, count, x, m, ...): run of the output rows [first, first + count) alone.
+  // Shapes: y [m, count] with row stride y_stride. Exact, errors, cost, threads: as run, bit for
+  // bit. The range must lie within the rows (asserted).
+  void run_range(std::int64_t first, std::int64_t count, const float* x, std::int64_t m,
+                 std::int64_t x_stride, float* y, std::int64_t y_stride, ThreadPool& pool,
+                 const MatmulWorkspace& workspace) const noexcept;
+
   // gather(ids, out): rows of the weight, decoded. Shapes: out [count, cols]. Exact: rounded as the
   // format says. ids must be in range (asserted).
   void gather(std::span<const std::int32_t> ids, float* out) const noexcept;
@@ -83,6 +90,7 @@ class Linear {
     return stored_rows_.empty() ? row : stored_rows_[static_cast<std::size_t>(row)];
   }
   void decode(std::int64_t row, float* out) const noexcept;
+  // Output rows [begin, end); y is the place of row `begin`.
   void run_rows(const float* x, std::int64_t m, std::int64_t x_stride, float* y,
                 std::int64_t y_stride, std::int64_t begin, std::int64_t end,
                 float* scratch) const noexcept;

@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <limits>
+#include <new>
+
+#include "packstone/weight/placed.h"
+#include "packstone/weight/state.h"
+
+namespace packstone {
+namespace {
+
+constexpr std::string_view kWhere = "weight.place";
+
+// The least number of columns, from one group on, that the layout can store alone.
+std::int64_t column_unit(FormatId format, const FormatParams& params, Shape matrix) {
+  const std::int64_t group = std::max<std::int64_t>(group_cols(format, params), 1);
+  for (std::int64_t unit = group; unit < matrix.cols; unit += group)
+    if (matrix.cols % unit == 0 && layout_rule(format, {matrix.rows, unit}, params) == nullptr)
+      return unit;
+  return std::max<std::int64_t>(matrix.cols, 1);
+}
+
+// The least number of rows that the layout can store alone.
+std::int64_t row_unit(FormatId format, const FormatParams& params, Shape matrix) {
+  for (std::int64_t unit = 1; unit < matrix.rows; ++unit)
+    if (matrix.rows % unit == 0 && layout_rule(format, {unit, matrix.cols}, params) == nullptr)
+      return unit;
+  return std::max<std::int64_t>(matrix.rows, 1);
+}
+
+// The whole weight again on one device.
+Result<Weight> collect(const Weight& w) {
+  const WeightState& state = w.state();
+  if (!state.is_cut()) {
+    WeightState one = state;
+    one.placement = {};
+    return WeightMaker::make(std::move(one));
+  }
+  return fail(ErrorCode::kUnsupported, kWhere, w.case_name(), "a weight that is cut",
+              "a weight that is whole", "keep the whole weight and place that");
+}
+
+Result<Slab> cut_columns(const Slab& whole, ColumnWindow window) {
+  Slab made{{}, whole.count, whole.per, whole.rows, window.count, 0, window.count};
+  for (const PackedWeight& packed : whole.packed) {
+    PACKSTONE_TRY(PackedWeight one,
+                  gather_rows(
+                      packed, packed.shape().rows,
+                      [&](std::int64_t row) { return RowPick{&packed, row}; }, window, kWhere));
+    made.packed.push_back(std::move(one));
+  }
+  return made;
+}
+
+Result<Slab> cut_slab(const WeightState& state, int axis, std::int64_t first, std::int64_t last) {
+  const Slab& whole = state.slabs[0];
+  const int rank = static_cast<int>(state.dims.size());
+  if (axis == rank - 1) return cut_columns(whole, {first, last - first});
+  const ColumnWindow all{0, whole.cols};
+  const auto from = [&](std::int64_t matrix, std::int64_t row) {
+    return RowPick{&whole.weight_of(matrix), whole.first_row(matrix) + row};
+  };
+  if (axis == rank - 2)
+    return gather_slab(
+        state.like(), whole.count, last - first,
+        [&](std::int64_t matrix, std::int64_t row) { return from(matrix, first + row); }, all,
+        kWhere);
+  const auto at = static_cast<std::size_t>(axis);
+  std::int64_t inner = 1;
+  for (std::size_t i = at + 1; i + 2 < state.dims.size(); ++i) inner *= state.dims[i];
+  const std::int64_t run = (last - first) * inner, step = state.dims[at] * inner;
+  const std::int64_t count = step == 0 ? 0 : whole.count / step * run;
+  return gather_slab(
+      state.like(), count, whole.rows,
+      [&](std::int64_t matrix, std::int64_t row) {
+        return from(matrix / run * step + first * inner + matrix % run, row);
+      },
+      all, kWhere);
+}
+
+}  // namespace
+
+Result<CutPlan> plan_cut(FormatId format, const FormatParams& params,
+                         std::span<const std::int64_t> dims, Placement placement) {
+  const int rank = static_cast<int>(dims.size());
+  const std::string_view name = format_info(format).name;
+  if (placement.devices < 1 || placement.devices > 4096 || rank < 2 ||
+      placement.axis < Placement::kWhole || placement.axis >= rank || !element_count(dims))
+    return fail(ErrorCode::kInvalidInput, kWhere, name,
+                fmt::format("axis {} of {} cut over {} devices", placement.axis, dims_text(dims),
+                            placement.devices),
+                "an axis of the shape, counted from 0, and 1 to 4096 devices");
+  if (placement.axis == Placement::kWhole) return CutPlan{};
+  const Shape matrix{dims[static_cast<std::size_t>(rank) - 2],
+                     dims[static_cast<std::size_t>(rank) - 1]};
+  const std::int64_t length = dims[static_cast<std::size_t>(placement.axis)];
+  CutPlan plan;
+  if (placement.axis == rank - 2) plan.unit = row_unit(format, params, matrix);
+  if (placement.axis == rank - 1) {
+    plan.unit = column_unit(format, params, matrix);
+    const std::int64_t blocks = ceil_div(length, plan.unit);
+    if (blocks % placement.devices != 0)
+      return fail(
+          ErrorCode::kInvalidInput, kWhere, name,
+          fmt::format("axis {} of {} cut over {} devices: {} blocks of {} along k", placement.axis,
+                      dims_text(dims), placement.devices, blocks, plan.unit),
+          "a number of devices that divides the blocks",
+          fmt::format("keep it whole along k, cut along n, or pad k and x with zero blocks to {} "
+                      "blocks",
+                      ceil_div(blocks, placement.devices) * placement.devices));
+  }
+  plan.ends = window_ends(length, placement.devices, plan.unit);
+  return plan;
+}
+
+Result<Weight> place(const Weight& w, Placement placement) {
+  PACKSTONE_TRY(CutPlan plan, plan_cut(w.format(), w.params(), w.shape(), placement));
+  PACKSTONE_TRY(Weight one, collect(w));
+  const WeightState& source = one.state();
+  try {
+    WeightState state{source.kind, source.dims, placement, std::move(plan.ends), {}};
+    if (!state.is_cut()) {
+      state.slabs = source.slabs;
+      return WeightMaker::make(std::move(state));
+    }
+    for (std::size_t d = 0; d + 1 < state.ends.size(); ++d) {
+      PACKSTONE_TRY(Slab slab, cut_slab(source, placement.axis, state.ends[d], state.ends[d + 1]));
+      state.slabs.push_back(std::move(slab));
+    }
+    return WeightMaker::make(std::move(state));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted, kWhere, w.case_name(), "too little memory",
+                "the parts of every device");
+  }
+}
+
+}  // namespace packstone
