@@ -58,6 +58,9 @@ inline std::vector<Case> load(const std::string& folder, std::string_view format
     one.params.metadata = metadata == "float32"   ? FloatType::kF32
                           : metadata == "float16" ? FloatType::kF16
                                                   : FloatType::kBF16;
+    one.params.group_rows = item.value("group_rows", 1);
+    one.params.act_order = item.value("act_order", false);
+    one.params.constant = item.value("constant", std::uint32_t{0});
     for (const auto& plane : item["planes"]) one.planes.push_back(from_hex(plane));
     const std::vector<std::byte> bytes = from_hex(item["values"]);
     one.values.resize(bytes.size() / 4);

@@ -20,9 +20,11 @@ struct Dense {
   static constexpr FloatType kType = Type;
   static constexpr int kCodeBits = float_bits(Type);
   static constexpr std::uint32_t kCodeXor = 0;
-  static constexpr int kRunCols = 1;
+  static constexpr TileSpec kTile{1, 1, 1};
   static constexpr std::array<std::int32_t, 0> kGroups{};
-  static constexpr std::array<PlaneSpec, 1> kPlanes{{{""}}};
+  static constexpr std::array<PlaneSpec, 1> kPlanes{{{"", Type == FloatType::kF32   ? "F32"
+                                                          : Type == FloatType::kF16 ? "F16"
+                                                                                    : "BF16"}}};
   static constexpr std::array<ParamSpec, 0> kParams{};
 
   static constexpr const char* legal(Shape, const FormatParams&) { return nullptr; }
@@ -33,10 +35,14 @@ struct Dense {
            (kCodeBits / 8);
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
-  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row,
-                                  std::int64_t col) {
-    return one_piece(0, static_cast<std::uint64_t>(row * shape.cols + col) * kCodeBits, kCodeBits);
+  static constexpr PlaneDims plane_dims(int, Shape shape, const FormatParams&) {
+    return plane_dims_of(shape.rows, shape.cols);
   }
+  static constexpr std::uint64_t tile_start(Shape shape, const FormatParams&, std::int64_t row,
+                                            std::int64_t col, int) {
+    return static_cast<std::uint64_t>(row * shape.cols + col) * kCodeBits;
+  }
+  static constexpr PieceList tile_code(int, int) { return one_piece(0, 0, kCodeBits); }
   static constexpr PieceList param(Shape, const FormatParams&, int, std::int64_t, std::int64_t) {
     return {};
   }

@@ -12,10 +12,12 @@
 
 namespace packstone {
 
-// How the file spells a plane, and the type of its elements there (bytes of a plane are what counts
-// here; checkpoint readers and writers use the rest).
+// How a checkpoint folder spells a plane: what follows the module's name, and the type of the
+// elements there. kMetadataType: the type that FormatParams::metadata names.
+inline constexpr std::string_view kMetadataType = "META";
 struct PlaneSpec {
   std::string_view suffix;  // MLX: ".weight", ".scales", ".biases"; GGUF: ""
+  std::string_view type;    // "U32", "I32", "F16", "F8_E4M3", ...
 };
 
 // A format whose every weight has a code of its own. All members are static constexpr.
@@ -23,20 +25,23 @@ struct PlaneSpec {
 //   kName        "gguf.q4_0": family.variant; file name is the same with underscores
 //   kLayout      "gguf:Q4_0": the name on the command line and in reports
 //   kSource      producer, file and version that define it
-//   Scheme       LinearScheme, FloatScheme<...> or a table scheme
+//   Scheme       LinearScheme, FloatScheme<...> or a table scheme (scheme.h)
 //   kCodeBits    1..32
 //   kCodeXor     the stored bits are code ^ kCodeXor; codes are counted from 0 everywhere, so a
 //                format of signed bytes has 0x80 here and center 128
-//   kRunCols     columns of a run: whole rows are whole runs, the codes of a run lie in the plane
-//                at the offsets of the first run's, and a run starts on a byte
-//   kGroups      group sizes along a row that are legal; empty where parameters do not exist
-//   kPlanes      array of PlaneSpec
+//   kTile        TileSpec: codes repeat tile by tile; legal() lets whole tiles pass only
+//   tile_start(shape, params, row, col, segment)   first bit, a multiple of 8, in plane 0 of the
+//                                   segment of the tile that holds (row, col)
+//   kGroups      group sizes along a row that are legal, perhaps kWholeRow; empty where parameters
+//                do not exist
+//   kPlanes      array of PlaneSpec; plane 0 has the codes
 //   kParams      array of ParamSpec (may be empty: std::array<ParamSpec, 0>)
 //   legal(shape, params)            nullptr, or the broken rule as words: "cols a multiple of 32"
-//   group_cols(params)              columns that share one GroupValues
+//   group_cols(params)              columns that share one GroupValues; the last group of a row may
+//                                   be shorter
 //   param_cols(which, params)       columns that share parameter `which` (a multiple of group_cols)
 //   plane_bytes(plane, shape, params)
-//   code(shape, params, row, col)            place of the code
+//   plane_dims(plane, shape, params)         the plane as a tensor of a folder
 //   param(shape, params, which, row, unit)   place of parameter `which` of columns
 //                                            [unit * param_cols, (unit + 1) * param_cols)
 //   values(raw, params)             GroupValues from the group's raw parameters
@@ -45,15 +50,28 @@ struct PlaneSpec {
 //                                   none), or says false
 //   padding_bits(plane, shape, params)   bits of the plane that no place uses (must be zero to be
 //                                   canonical; accepted on read)
+//
+// And either, for codes that are runs of bits,
+//   tile_code(r, c)                 place of the code in its tile: bits from the start of the
+//                                   segment that piece.plane names
+// or, for codes that only a whole block gives (base-3 digits, grids), with kTile{1, n, 1},
+//   read_block(block, codes)        the n codes of a block
+//   write_block(codes, block)       where blocks can be made: false when no block has these codes
+//
+// Optional:
+//   first_use(shape, params, which, row, unit)   ParamUnit that first uses the place, where places
+//                                   are shared beyond param_cols (tensor scales, FP8 blocks)
+//   kIndexPlane                     plane of 32-bit group numbers, one per column (GPTQ g_idx):
+//                                   col / group_cols unless params.act_order
 template <class F>
-concept CodedFormat =
+concept FormatFacts =
     requires(Shape shape, FormatParams params, std::int64_t index, RawParams raw) {
       { F::kName } -> std::convertible_to<std::string_view>;
       { F::kLayout } -> std::convertible_to<std::string_view>;
       { F::kSource } -> std::convertible_to<std::string_view>;
       { F::kCodeBits } -> std::convertible_to<int>;
       { F::kCodeXor } -> std::convertible_to<std::uint32_t>;
-      { F::kRunCols } -> std::convertible_to<int>;
+      { F::kTile } -> std::convertible_to<TileSpec>;
       { F::kGroups.size() } -> std::convertible_to<int>;
       { F::Scheme::kKind } -> std::convertible_to<SchemeKind>;
       { F::kPlanes.size() } -> std::convertible_to<int>;
@@ -62,14 +80,99 @@ concept CodedFormat =
       { F::group_cols(params) } -> std::convertible_to<std::int64_t>;
       { F::param_cols(0, params) } -> std::convertible_to<std::int64_t>;
       { F::plane_bytes(0, shape, params) } -> std::convertible_to<std::uint64_t>;
-      { F::code(shape, params, index, index) } -> std::same_as<PieceList>;
+      { F::plane_dims(0, shape, params) } -> std::same_as<PlaneDims>;
+      { F::tile_start(shape, params, index, index, 0) } -> std::convertible_to<std::uint64_t>;
       { F::param(shape, params, 0, index, index) } -> std::same_as<PieceList>;
       { F::values(raw, params) } -> std::same_as<GroupValues>;
       { F::encode(GroupValues{}, params, raw) } -> std::same_as<bool>;
       { F::padding_bits(0, shape, params) } -> std::convertible_to<std::uint64_t>;
     };
 
-// Reads the raw parameters of the group that holds columns [group * group_cols, ...).
+template <class F>
+concept PlacedCodes = requires {
+  { F::tile_code(0, 0) } -> std::same_as<PieceList>;
+};
+template <class F>
+concept BlockCodes =
+    requires(const unsigned char* block, std::uint8_t* codes) { F::read_block(block, codes); };
+template <class F>
+concept WritableBlocks = requires(unsigned char* block, const std::uint8_t* codes) {
+  { F::write_block(codes, block) } -> std::same_as<bool>;
+};
+
+template <class F>
+concept CodedFormat = FormatFacts<F> && (PlacedCodes<F> || BlockCodes<F>);
+
+// Whether weights of the format can be made of codes.
+template <CodedFormat F>
+constexpr bool is_writable() {
+  return PlacedCodes<F> || WritableBlocks<F>;
+}
+
+// The plane of group numbers, or -1.
+template <CodedFormat F>
+constexpr int index_plane() {
+  if constexpr (requires { F::kIndexPlane; })
+    return F::kIndexPlane;
+  else
+    return -1;
+}
+
+template <class F>
+concept SharesPlaces = requires(Shape shape, FormatParams params, std::int64_t index) {
+  { F::first_use(shape, params, 0, index, index) } -> std::same_as<ParamUnit>;
+};
+
+// The first (row, unit) that uses the place of a parameter.
+template <CodedFormat F>
+constexpr ParamUnit first_use(Shape shape, const FormatParams& params, int which, std::int64_t row,
+                              std::int64_t unit) {
+  if constexpr (SharesPlaces<F>)
+    return F::first_use(shape, params, which, row, unit);
+  else
+    return {row, unit};
+}
+
+// The place of the code of (row, col) in plane 0. A format of several segments has pieces far
+// apart.
+template <PlacedCodes F>
+constexpr PieceList code_place(Shape shape, const FormatParams& params, std::int64_t row,
+                               std::int64_t col) {
+  PieceList place =
+      F::tile_code(static_cast<int>(row % F::kTile.rows), static_cast<int>(col % F::kTile.cols));
+  for (int i = 0; i < place.count; ++i) {
+    Piece& piece = place.piece[i];
+    piece.bit += F::tile_start(shape, params, row, col, piece.plane);
+    piece.plane = 0;
+  }
+  return place;
+}
+
+// Reads a parameter's place; with a word bias from the words with the bias added.
+constexpr std::uint32_t read_param(const unsigned char* const* planes, const ParamSpec& spec,
+                                   const PieceList& place) {
+  if (spec.word_bias == 0) return read_place(planes, place);
+  const Piece& piece = place.piece[0];
+  const std::uint32_t word = read_bits(planes[piece.plane], piece.bit / 32 * 32, 32);
+  const std::uint32_t mask = piece.width == 32 ? ~0u : (1u << piece.width) - 1;
+  return ((word + spec.word_bias) >> (piece.bit % 32)) & mask;
+}
+
+// Writes a parameter's place; with a word bias other places of the word keep what they mean.
+constexpr void write_param(unsigned char* const* planes, const ParamSpec& spec,
+                           const PieceList& place, std::uint32_t value) {
+  if (spec.word_bias == 0) return write_place(planes, place, value);
+  const Piece& piece = place.piece[0];
+  unsigned char* plane = planes[piece.plane];
+  const std::uint64_t word_bit = piece.bit / 32 * 32;
+  unsigned char bytes[4] = {};
+  write_bits(bytes, 0, 32, read_bits(plane, word_bit, 32) + spec.word_bias);
+  write_bits(bytes, piece.bit % 32, piece.width, value);
+  write_bits(plane, word_bit, 32, read_bits(bytes, 0, 32) - spec.word_bias);
+}
+
+// Reads the raw parameters of group `group` of a row: columns [group * group_cols, ...), unless the
+// format stores the groups of its columns.
 template <CodedFormat F>
 constexpr RawParams read_params(const unsigned char* const* planes, Shape shape,
                                 const FormatParams& params, std::int64_t row, std::int64_t group) {
@@ -77,7 +180,8 @@ constexpr RawParams read_params(const unsigned char* const* planes, Shape shape,
   const std::int64_t col = group * F::group_cols(params);
   for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which)
     raw.pattern[which] =
-        read_place(planes, F::param(shape, params, which, row, col / F::param_cols(which, params)));
+        read_param(planes, F::kParams[which],
+                   F::param(shape, params, which, row, col / F::param_cols(which, params)));
   return raw;
 }
 
@@ -89,10 +193,11 @@ constexpr bool has_offset() {
   return false;
 }
 
-// Proves a layout on one shape: no bit is used twice, every place has its full width inside its
+// Proves the layout of placed codes on one shape: no bit is used twice, every place has its full width inside its
 // plane, and the bits that no place uses are exactly the declared padding. `Bits` is at least the
 // total number of bits of all planes. Usable in static_assert on a shape of one or two blocks.
 template <CodedFormat F, std::uint64_t Bits>
+  requires PlacedCodes<F>
 constexpr bool proves_bijection(Shape shape, const FormatParams& params) {
   bool used[Bits] = {};
   std::uint64_t base[kPlanesMax + 1] = {};
@@ -115,12 +220,17 @@ constexpr bool proves_bijection(Shape shape, const FormatParams& params) {
   };
   for (std::int64_t row = 0; row < shape.rows; ++row) {
     for (std::int64_t col = 0; col < shape.cols; ++col)
-      if (!take(F::code(shape, params, row, col), F::kCodeBits)) return false;
+      if (!take(code_place<F>(shape, params, row, col), F::kCodeBits)) return false;
     for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which)
       for (std::int64_t unit = 0; unit < ceil_div(shape.cols, F::param_cols(which, params)); ++unit)
-        if (!take(F::param(shape, params, which, row, unit), param_bits(F::kParams[which], params)))
+        if (first_use<F>(shape, params, which, row, unit) == ParamUnit{row, unit} &&
+            !take(F::param(shape, params, which, row, unit), param_bits(F::kParams[which], params)))
           return false;
   }
+  if (index_plane<F>() >= 0)
+    for (std::int64_t col = 0; col < shape.cols; ++col)
+      if (!take(one_piece(index_plane<F>(), 32 * static_cast<std::uint64_t>(col), 32), 32))
+        return false;
   for (int plane = 0; plane < static_cast<int>(F::kPlanes.size()); ++plane) {
     std::uint64_t unused = 0;
     for (std::uint64_t bit = base[plane]; bit < base[plane + 1]; ++bit) unused += !used[bit];

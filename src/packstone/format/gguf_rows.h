@@ -13,23 +13,27 @@ namespace packstone {
 // Base of the GGUF block format `Format`: `BlockCols` weights in `BlockBytes` bytes along a row,
 // `GroupCols` columns share their parameters. The format gives, with bits counted from the block:
 //   kParams                    super parameters belong to the block, all others to a group
-//   block_code(i)              place of the code of weight i
+//   block_code(i)              place of the code of weight i; or read_block(block, codes) and, where
+//                              blocks can be made, write_block(codes, block)
 //   block_param(which, unit)   place of parameter `which` of group `unit` (0 for the block's own)
 //   values(raw, params), and encode(...) where one group's parameters can be chosen alone
 template <class Format, int BlockCols, int BlockBytes, int GroupCols>
 struct GgufRows {
   static constexpr int kBlockCols = BlockCols;
   static constexpr int kBlockBytes = BlockBytes;
-  static constexpr int kRunCols = BlockCols;
+  static constexpr TileSpec kTile{1, BlockCols, 1};
   static constexpr std::uint32_t kCodeXor = 0;
-  static constexpr std::array<PlaneSpec, 1> kPlanes{{{""}}};
+  static constexpr std::array<PlaneSpec, 1> kPlanes{{{"", "U8"}}};
   static constexpr std::array<std::int32_t, 1> kGroups{GroupCols};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (params.group_cols != 0 && params.group_cols != GroupCols)
       return "the block's own group (0 or its size)";
     if (shape.cols % BlockCols == 0) return nullptr;
-    return BlockCols == 256 ? "cols a multiple of 256" : "cols a multiple of 32";
+    return BlockCols == 256   ? "cols a multiple of 256"
+           : BlockCols == 128 ? "cols a multiple of 128"
+           : BlockCols == 64  ? "cols a multiple of 64"
+                              : "cols a multiple of 32";
   }
   static constexpr std::int64_t group_cols(const FormatParams&) { return GroupCols; }
   static constexpr std::int64_t param_cols(int which, const FormatParams&) {
@@ -39,11 +43,19 @@ struct GgufRows {
     return static_cast<std::uint64_t>(shape.rows) *
            static_cast<std::uint64_t>(shape.cols / BlockCols) * BlockBytes;
   }
+  static constexpr PlaneDims plane_dims(int, Shape shape, const FormatParams&) {
+    return plane_dims_of(shape.rows, shape.cols / BlockCols * BlockBytes);
+  }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
 
-  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row,
-                                  std::int64_t col) {
-    return moved(Format::block_code(static_cast<int>(col % BlockCols)), block_bit(shape, row, col));
+  static constexpr std::uint64_t tile_start(Shape shape, const FormatParams&, std::int64_t row,
+                                            std::int64_t col, int) {
+    return block_bit(shape, row, col);
+  }
+  static constexpr PieceList tile_code(int, int c)
+    requires requires { Format::block_code(0); }
+  {
+    return Format::block_code(c);
   }
   static constexpr PieceList param(Shape shape, const FormatParams&, int which, std::int64_t row,
                                    std::int64_t unit) {

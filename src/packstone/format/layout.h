@@ -15,6 +15,7 @@ namespace packstone {
 
 inline constexpr int kPlanesMax = 6;
 inline constexpr int kPiecesMax = 4;
+inline constexpr std::int32_t kWholeRow = -1;  // in a list of legal groups: the row's length
 inline constexpr int kParamsMax = 6;
 
 // Logical size of a weight: rows = outputs, cols = inputs. y = W x.
@@ -26,12 +27,37 @@ struct Shape {
 
 // What is known of a weight only at run time. Unused members keep their defaults.
 struct FormatParams {
-  std::int32_t group_cols = 0;  // columns that share parameters, where a format lets it vary
+  // Columns that share parameters, where a format lets it vary; the row's length for a whole row.
+  std::int32_t group_cols = 0;
   FloatType metadata = FloatType::kF16;  // type of scales and offsets, where a format lets it vary
+  std::int32_t group_rows = 1;           // rows that share parameters (FP8 blocks)
+  bool act_order = false;      // the group of a column is stored (GPTQ g_idx), not col / group_cols
+  std::uint32_t constant = 0;  // bits of a binary32 number that the file keeps beside the planes
   friend constexpr bool operator==(const FormatParams&, const FormatParams&) = default;
 };
 
-// A run of bits in one plane: bits [bit, bit + width), low bit first.
+// Codes repeat tile by tile: tiles of `rows` x `cols` codes, each in `segments` runs of bytes of
+// plane 0. Inside its segments every tile looks like the first one.
+struct TileSpec {
+  int rows = 1;
+  int cols = 1;
+  int segments = 1;
+};
+
+// Shape of a plane as a tensor of a checkpoint folder.
+struct PlaneDims {
+  int rank = 0;
+  std::int64_t dim[4] = {};
+};
+
+// plane_dims_of(d0, d1, ...): the dims of a tensor; of none: a scalar.
+template <class... Dims>
+constexpr PlaneDims plane_dims_of(Dims... dims) {
+  static_assert(sizeof...(Dims) <= 4);
+  return {sizeof...(Dims), {static_cast<std::int64_t>(dims)...}};
+}
+
+// A run of bits in one plane (of a tile: in one segment): bits [bit, bit + width), low bit first.
 struct Piece {
   std::uint64_t bit = 0;
   std::uint8_t plane = 0;
@@ -118,6 +144,16 @@ struct ParamSpec {
   ParamKind kind;
   ParamCoding coding;
   std::uint8_t bits;  // 0 with kMetadata: float_bits(params.metadata)
+  // Where not 0: the plane of the parameter stores aligned 32-bit words minus this, modulo 2^32.
+  // Places count in the word with it added (GPTQ v1: zero points less one, borrows included).
+  std::uint32_t word_bias = 0;
+};
+
+// The first (row, unit) that uses the place of a parameter.
+struct ParamUnit {
+  std::int64_t row = 0;
+  std::int64_t unit = 0;
+  friend constexpr bool operator==(const ParamUnit&, const ParamUnit&) = default;
 };
 
 constexpr int param_bits(const ParamSpec& spec, const FormatParams& params) {

@@ -27,9 +27,10 @@ struct MlxAffine {
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = Bits;
   static constexpr std::uint32_t kCodeXor = 0;
-  static constexpr int kRunCols = 32;
+  static constexpr TileSpec kTile{1, 32, 1};
   static constexpr std::array<std::int32_t, 3> kGroups{32, 64, 128};
-  static constexpr std::array<PlaneSpec, 3> kPlanes{{{".weight"}, {".scales"}, {".biases"}}};
+  static constexpr std::array<PlaneSpec, 3> kPlanes{
+      {{".weight", "U32"}, {".scales", kMetadataType}, {".biases", kMetadataType}}};
   static constexpr std::array<ParamSpec, 2> kParams{{
       {ParamKind::kScale, ParamCoding::kMetadata, 0},
       {ParamKind::kOffset, ParamCoding::kMetadata, 0},
@@ -52,9 +53,16 @@ struct MlxAffine {
            static_cast<std::uint64_t>(float_bits(params.metadata) / 8);
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
-  static constexpr PieceList code(Shape shape, const FormatParams&, std::int64_t row,
-                                  std::int64_t col) {
-    return one_piece(0, static_cast<std::uint64_t>(row * shape.cols + col) * Bits, Bits);
+  static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
+    return plane_dims_of(shape.rows,
+                         plane == 0 ? shape.cols * Bits / 32 : shape.cols / params.group_cols);
+  }
+  static constexpr std::uint64_t tile_start(Shape shape, const FormatParams&, std::int64_t row,
+                                            std::int64_t col, int) {
+    return static_cast<std::uint64_t>(row * shape.cols + col / 32 * 32) * Bits;
+  }
+  static constexpr PieceList tile_code(int, int c) {
+    return one_piece(0, static_cast<std::uint64_t>(c) * Bits, Bits);
   }
   static constexpr PieceList param(Shape shape, const FormatParams& params, int which,
                                    std::int64_t row, std::int64_t unit) {

@@ -7,20 +7,52 @@
 namespace packstone {
 namespace {
 
+// level / unit of every code of a table scheme.
+template <class Scheme, int Bits>
+std::span<const std::int16_t> integer_levels() {
+  static constexpr auto kLevels = [] {
+    std::array<std::int16_t, std::size_t{1} << Bits> levels{};
+    for (std::size_t code = 0; code < levels.size(); ++code)
+      levels[code] =
+          static_cast<std::int16_t>(Scheme::integer_level(static_cast<std::uint32_t>(code)));
+    return levels;
+  }();
+  return kLevels;
+}
+
 template <CodedFormat F>
 FormatInfo make_info() {
-  FormatInfo info{kFormatId<F>,
-                  F::kName,
-                  F::kLayout,
-                  F::kSource,
-                  F::Scheme::kKind,
-                  F::kCodeBits,
-                  static_cast<int>(F::kPlanes.size()),
-                  {},
-                  F::kParams,
-                  F::kGroups,
-                  has_offset<F>()};
-  for (std::size_t i = 0; i < F::kPlanes.size(); ++i) info.plane_suffix[i] = F::kPlanes[i].suffix;
+  FormatInfo info;
+  info.id = kFormatId<F>;
+  info.name = F::kName;
+  info.layout = F::kLayout;
+  info.source = F::kSource;
+  info.scheme = F::Scheme::kKind;
+  info.code_bits = F::kCodeBits;
+  info.plane_count = static_cast<int>(F::kPlanes.size());
+  for (std::size_t i = 0; i < F::kPlanes.size(); ++i) {
+    info.plane_suffix[i] = F::kPlanes[i].suffix;
+    info.plane_type[i] = F::kPlanes[i].type;
+  }
+  info.params = F::kParams;
+  info.group_sizes = F::kGroups;
+  info.has_offset = has_offset<F>();
+  info.writable = is_writable<F>();
+  info.block_codes = BlockCodes<F>;
+  info.shares_rows = SharesPlaces<F>;
+  info.index_plane = index_plane<F>();
+  for (const ParamSpec& spec : F::kParams) {
+    if (spec.kind == ParamKind::kZero) info.zero_bits = spec.bits;
+    if (spec.kind == ParamKind::kSuperScale || spec.kind == ParamKind::kSuperOffset)
+      info.shares_groups = true;
+  }
+  if constexpr (F::Scheme::kKind == SchemeKind::kTable) {
+    info.table = F::Scheme::kTableName;
+    if constexpr (HasIntegerLevels<typename F::Scheme>) {
+      info.integer_levels = integer_levels<typename F::Scheme, F::kCodeBits>();
+      info.unit = F::Scheme::kUnit;
+    }
+  }
   return info;
 }
 
@@ -32,6 +64,20 @@ std::array<FormatInfo, sizeof...(Formats)> make_table(FormatList<Formats...>) {
 const auto& table() {
   static const auto infos = make_table(AllFormats{});
   return infos;
+}
+
+// The first column whose stored group number is out of range or, without act_order, not its own;
+// -1 when all are well.
+std::int64_t bad_group_number(ByteSpan plane, Shape shape, const FormatParams& params,
+                              std::int64_t width) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(plane.data());
+  const std::int64_t groups = ceil_div(shape.cols, width);
+  for (std::int64_t col = 0; col < shape.cols; ++col) {
+    const std::uint32_t group = read_bits(bytes, 32 * static_cast<std::uint64_t>(col), 32);
+    if (params.act_order ? group >= groups : group != static_cast<std::uint64_t>(col / width))
+      return col;
+  }
+  return -1;
 }
 
 }  // namespace
@@ -70,6 +116,10 @@ const char* layout_rule(FormatId id, Shape shape, const FormatParams& params) {
 std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParams& params) {
   return visit(id,
                [&]<class F>() -> std::uint64_t { return F::plane_bytes(plane, shape, params); });
+}
+
+PlaneDims plane_dims(FormatId id, int plane, Shape shape, const FormatParams& params) {
+  return visit(id, [&]<class F>() { return F::plane_dims(plane, shape, params); });
 }
 
 std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params) {
@@ -117,6 +167,23 @@ Result<PackedWeight> PackedWeight::bind(FormatId id, Shape shape, const FormatPa
                   fmt::format("{} bytes", planes[static_cast<std::size_t>(plane)].size()),
                   fmt::format("{} for {} of [{}, {}]", need, info.name, shape.rows, shape.cols),
                   "the file may be truncated or its config may belong to another file");
+  }
+  if (info.index_plane >= 0) {
+    const ByteSpan numbers = planes[static_cast<std::size_t>(info.index_plane)];
+    const std::int64_t width = group_cols(id, params);
+    const std::int64_t col = bad_group_number(numbers, shape, params, width);
+    if (col >= 0)
+      return fail(ErrorCode::kCorruptData, kWhere,
+                  fmt::format("{}{}", subject,
+                              info.plane_suffix[static_cast<std::size_t>(info.index_plane)]),
+                  fmt::format("group {} of column {}",
+                              static_cast<std::int32_t>(
+                                  read_bits(reinterpret_cast<const unsigned char*>(numbers.data()),
+                                            32 * static_cast<std::uint64_t>(col), 32)),
+                              col),
+                  params.act_order ? fmt::format("0 to {}", ceil_div(shape.cols, width) - 1)
+                                   : fmt::format("{}, its column / {} (act-order is not stated)",
+                                                 col / width, width));
   }
   PackedWeight weight;
   weight.id_ = id;

@@ -25,10 +25,20 @@ struct FormatInfo {
   int code_bits = 0;
   int plane_count = 0;
   std::array<std::string_view, kPlanesMax> plane_suffix{};
-  std::span<const ParamSpec> params;  // in the order of RawParams
+  std::array<std::string_view, kPlanesMax> plane_type{};  // kMetadataType: as params.metadata says
+  std::span<const ParamSpec> params;                      // in the order of RawParams
   std::span<const std::int32_t>
-      group_sizes;          // legal groups; one: the format's own; none: no groups
-  bool has_offset = false;  // every group has a stored offset
+      group_sizes;             // legal groups; one: the format's own; none: no groups
+  bool has_offset = false;     // every group has a stored offset
+  int zero_bits = 0;           // bits of a stored zero point; 0: none
+  bool writable = true;        // weights can be made of codes
+  bool block_codes = false;    // codes are read and written by whole blocks; some may have no block
+  bool shares_groups = false;  // some parameter belongs to several groups of a row
+  bool shares_rows = false;    // some parameter's place belongs to several rows
+  int index_plane = -1;        // plane of group numbers per column, or -1
+  std::string_view table;      // name of a table scheme
+  std::span<const std::int16_t> integer_levels;  // of a table scheme: level / unit of each code
+  float unit = 1.0f;
 };
 
 // format_info(id): the derived facts of a format. Cost: a table look-up. Errors: none.
@@ -48,6 +58,10 @@ const char* layout_rule(FormatId id, Shape shape, const FormatParams& params);
 // plane_bytes(id, plane, shape, params): exact size of a plane; the shape must be legal.
 std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParams& params);
 
+// plane_dims(id, plane, shape, params): the plane as a tensor of a checkpoint folder; the shape must
+// be legal.
+PlaneDims plane_dims(FormatId id, int plane, Shape shape, const FormatParams& params);
+
 // weight_bytes(id, shape, params): bytes of all planes together; the shape must be legal.
 std::uint64_t weight_bytes(FormatId id, Shape shape, const FormatParams& params);
 
@@ -63,8 +77,10 @@ class PackedWeight {
  public:
   // bind(id, shape, params, planes, owner, subject) is the weight of those bytes.
   // Shapes: planes[i] must have exactly plane_bytes(id, i, shape, params) bytes.
-  // Exact: bitwise; no byte is read or copied.
-  // Errors: kInvalidInput for an illegal shape or group; kCorruptData for a plane of another size.
+  // Exact: bitwise; no byte is copied, and none read but the plane of group numbers of a format that
+  //        has one.
+  // Errors: kInvalidInput for an illegal shape or group; kCorruptData for a plane of another size,
+  //         or a group number that is out of range or, without act_order, not col / group.
   //         Messages name `subject` (file and tensor).
   // Threads: safe; the bytes must not change while a weight lives.
   static Result<PackedWeight> bind(FormatId id, Shape shape, const FormatParams& params,

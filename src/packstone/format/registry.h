@@ -1,4 +1,5 @@
-// The one list of formats. To add one: write format/<name>.h, include it here, add it to the list.
+// The one list of formats. To add one: write format/<name>.h, include it here, add it to the list
+// of its family.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "packstone/format/dense.h"
+#include "packstone/format/gguf_mxfp4.h"
 #include "packstone/format/gguf_q2_k.h"
 #include "packstone/format/gguf_q3_k.h"
 #include "packstone/format/gguf_q4_0.h"
@@ -18,6 +20,7 @@
 #include "packstone/format/gguf_q6_k.h"
 #include "packstone/format/gguf_q8_0.h"
 #include "packstone/format/mlx_affine.h"
+#include "packstone/format/mx_mxfp4.h"
 
 namespace packstone {
 
@@ -26,12 +29,26 @@ struct FormatList {
   static constexpr std::size_t kSize = sizeof...(Formats);
 };
 
-using AllFormats =
-    FormatList<DenseF32, DenseF16, DenseBF16,                                         //
-               MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>,  //
-               MlxAffine<8>,                                                          //
-               GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0,                      //
-               GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
+// Families: what is compiled together (transcode/ops_<family>.cc).
+using DenseFormats = FormatList<DenseF32, DenseF16, DenseBF16>;
+using MlxFormats =
+    FormatList<MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>, MlxAffine<8>>;
+using GgufFormats = FormatList<GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0>;
+using GgufKFormats = FormatList<GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
+using MxFormats = FormatList<GgufMxfp4, Mxfp4>;
+
+template <class... Families>
+struct FamilyList {};
+using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats>;
+
+namespace detail {
+template <class... A, class... B>
+FormatList<A..., B...> operator+(FormatList<A...>, FormatList<B...>);
+template <class... Families>
+auto join_families(FamilyList<Families...>) -> decltype((... + Families{}));
+}  // namespace detail
+
+using AllFormats = decltype(detail::join_families(AllFamilies{}));
 
 // Position in AllFormats. Lives only inside the process; on disk and in messages a format is its
 // name.

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
 
 #include "packstone/base/small_float.h"
@@ -26,6 +27,7 @@ struct GroupValues {
   float scale = 1.0f;
   float offset = kNoOffset;
   std::int32_t center = 0;
+  float inner = 1.0f;  // only for schemes with their own value(): a second factor of the group
 };
 
 // The families that the exact transcoder tells apart. Linear formats exchange codes by a proven map
@@ -95,10 +97,29 @@ struct FloatScheme {
   }
 };
 
+// A table scheme gives
+//   kTableName            equal names: equal tables and equal formulas, so that codes and group
+//                         values move untouched
+//   level(code, center)   exact in binary32
+// and may give
+//   kUnit, integer_level(code)   level = kUnit * integer_level, for every code
+//   value(group, code)           the decode formula where it is another one
+template <class Scheme>
+concept HasOwnFormula = requires(GroupValues group, std::uint32_t code) {
+  { Scheme::value(group, code) } -> std::same_as<float>;
+};
+template <class Scheme>
+concept HasIntegerLevels = requires(std::uint32_t code) {
+  { Scheme::integer_level(code) } -> std::convertible_to<std::int32_t>;
+  { Scheme::kUnit } -> std::convertible_to<float>;
+};
+
 // The one decode formula. Two roundings at most, never fused: built without FMA contraction.
 template <class Scheme>
 constexpr float decode_value(const GroupValues& group, std::uint32_t code) {
-  if constexpr (Scheme::kKind == SchemeKind::kFloat) {
+  if constexpr (HasOwnFormula<Scheme>) {
+    return Scheme::value(group, code);
+  } else if constexpr (Scheme::kKind == SchemeKind::kFloat) {
     return Scheme::level(code, 0);
   } else {
     const float product = group.scale * Scheme::level(code, group.center);

@@ -46,7 +46,7 @@ void tame_parameters(const std::vector<unsigned char*>& planes, Shape shape,
         const FloatType type = F::kCodeBits == 32             ? FloatType::kF32
                                : F::kName == DenseBF16::kName ? FloatType::kBF16
                                                               : FloatType::kF16;
-        write_place(planes.data(), F::code(shape, params, row, col),
+        write_place(planes.data(), code_place<F>(shape, params, row, col),
                     encode_float(type, distribution(random)));
       }
     }
@@ -55,6 +55,15 @@ void tame_parameters(const std::vector<unsigned char*>& planes, Shape shape,
       FloatType type = params.metadata;
       if (spec.coding == ParamCoding::kF16) type = FloatType::kF16;
       if (spec.coding == ParamCoding::kF32) type = FloatType::kF32;
+      if (spec.coding == ParamCoding::kE8M0 || spec.coding == ParamCoding::kE4M3) {
+        // Near 1: E8M0 120..127, E4M3 of magnitude 2^-3 to 1.
+        const bool power = spec.coding == ParamCoding::kE8M0;
+        for (std::int64_t unit = 0; unit < ceil_div(shape.cols, F::param_cols(which, params));
+             ++unit)
+          write_param(planes.data(), spec, F::param(shape, params, which, row, unit),
+                      static_cast<std::uint32_t>((power ? 120 : 32) + random() % (power ? 8 : 24)));
+        continue;
+      }
       if (spec.coding != ParamCoding::kMetadata && spec.coding != ParamCoding::kF16 &&
           spec.coding != ParamCoding::kF32)
         continue;

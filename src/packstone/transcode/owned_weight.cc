@@ -3,7 +3,7 @@
 #include <cmath>
 #include <new>
 
-#include "packstone/transcode/transcode.h"
+#include "packstone/transcode/fill.h"
 
 namespace packstone {
 namespace {
@@ -56,36 +56,17 @@ Result<PackedWeight> permute_rows(const PackedWeight& source,
                 fmt::format("{} entries or a row out of range", row_order.size()),
                 fmt::format("{} rows in [0, {})", shape.rows, shape.rows));
   PACKSTONE_TRY(OwnedWeight target, OwnedWeight::allocate(source.id(), shape, source.params()));
-  const auto planes = target.pointers();
-  const auto groups =
-      static_cast<std::size_t>(ceil_div(shape.cols, group_cols(source.id(), source.params())));
+  std::int64_t failed = -1;
   try {
-    struct Scratch {
-      std::vector<std::uint32_t> codes;
-      std::vector<GroupValues> values;
-      std::vector<RawParams> raw;
-    };
-    std::vector<Scratch> scratch(static_cast<std::size_t>(pool.size()));
-    for (Scratch& one : scratch) {
-      one.codes.resize(static_cast<std::size_t>(shape.cols));
-      one.values.resize(groups);
-      one.raw.resize(groups);
-    }
-    auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
-      Scratch& mine = scratch[static_cast<std::size_t>(worker)];
-      for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t from =
-            row_order.empty() ? row : row_order[static_cast<std::size_t>(row)];
-        unpack_row(source, from, mine.codes, mine.values);
-        raw_params_row(source, from, mine.raw);
-        pack_row(source.id(), shape, source.params(), planes.data(), row, mine.codes, mine.raw);
-      }
-    };
-    pool.parallel(shape.rows, kRowsAtATime, work);
+    failed = copy_rows(source, row_order, target, pool);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted, "transcode.permute_rows", source.format().name,
                 "too little memory", "scratch of one row per thread");
   }
+  if (failed >= 0)
+    return fail(ErrorCode::kNotRepresentable, "transcode.permute_rows", source.format().name,
+                fmt::format("row {}, whose parameters other rows share", failed),
+                "rows that move together with those they share parameters with");
   return std::move(target).release("permuted rows");
 }
 

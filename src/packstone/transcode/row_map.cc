@@ -12,7 +12,8 @@ bool same_bits(float a, float b) {
 }
 
 bool same_bits(const GroupValues& a, const GroupValues& b) {
-  return same_bits(a.scale, b.scale) && same_bits(a.offset, b.offset) && a.center == b.center;
+  return same_bits(a.scale, b.scale) && same_bits(a.offset, b.offset) && a.center == b.center &&
+         same_bits(a.inner, b.inner);
 }
 
 bool same_raw(const RawParams& a, const RawParams& b, std::size_t count) {
@@ -24,20 +25,51 @@ bool same_raw(const RawParams& a, const RawParams& b, std::size_t count) {
 RowMap::RowMap(const PackedWeight& source, FormatId target, const FormatParams& target_params)
     : source_(source),
       source_side_(linear_side(source.id(), source.params())),
-      target_side_(linear_side(target, target_params)) {
+      target_side_(linear_side(target, target_params)),
+      same_table_(scheme_map(source.format(), format_info(target)) == SchemeMap::kSameTable) {
   const std::int64_t cols = source.shape().cols;
   const auto source_groups = static_cast<std::size_t>(ceil_div(cols, source_side_.group_cols));
   const auto target_groups = static_cast<std::size_t>(ceil_div(cols, target_side_.group_cols));
   codes_.resize(static_cast<std::size_t>(cols));
   target_codes_.resize(static_cast<std::size_t>(cols));
+  decoded_.resize(static_cast<std::size_t>(cols));
   source_raw_.resize(source_groups);
   back_raw_.resize(source_groups);
   source_values_.resize(source_groups);
   back_values_.resize(source_groups);
-  spare_.resize(source_groups);
   values_.resize(target_groups);
   shifts_.resize(target_groups);
   ranges_.resize(target_groups);
+  make_columns();
+}
+
+// Columns sorted by target group. With act-order both sides have the source's groups.
+void RowMap::make_columns() {
+  const std::int64_t cols = source_.shape().cols;
+  std::vector<std::int32_t> group(static_cast<std::size_t>(cols));
+  const bool stored = source_.format().index_plane >= 0 && source_.params().act_order;
+  for (std::size_t col = 0; col < group.size(); ++col)
+    group[col] =
+        stored
+            ? static_cast<std::int32_t>(read_bits(
+                  source_.plane_pointers()[static_cast<std::size_t>(source_.format().index_plane)],
+                  32 * col, 32))
+            : static_cast<std::int32_t>(static_cast<std::int64_t>(col) / target_side_.group_cols);
+  column_begin_.assign(values_.size() + 1, 0);
+  for (const std::int32_t one : group) ++column_begin_[static_cast<std::size_t>(one) + 1];
+  for (std::size_t i = 1; i < column_begin_.size(); ++i) column_begin_[i] += column_begin_[i - 1];
+  columns_.resize(group.size());
+  std::vector<std::int32_t> next(column_begin_.begin(), column_begin_.end() - 1);
+  for (std::size_t col = 0; col < group.size(); ++col)
+    columns_[static_cast<std::size_t>(next[static_cast<std::size_t>(group[col])]++)] =
+        static_cast<std::int32_t>(col);
+}
+
+std::span<const std::int32_t> RowMap::columns(std::int64_t group) const {
+  const auto at = static_cast<std::size_t>(group);
+  return std::span(columns_).subspan(
+      static_cast<std::size_t>(column_begin_[at]),
+      static_cast<std::size_t>(column_begin_[at + 1] - column_begin_[at]));
 }
 
 const GroupValues& RowMap::source_of(std::int64_t target_group) const {
@@ -47,7 +79,10 @@ const GroupValues& RowMap::source_of(std::int64_t target_group) const {
 
 void RowMap::need_codes(std::int64_t row) {
   if (codes_row_ == row) return;
-  unpack_row(source_, row, codes_, spare_);
+  unpack_row(source_, row, codes_, back_values_);
+  if (!same_table_ && !source_side_.levels.empty())
+    for (std::uint32_t& code : codes_)
+      code = static_cast<std::uint32_t>(source_side_.levels[code] + source_side_.center);
   codes_row_ = row;
 }
 
@@ -55,10 +90,16 @@ RowMap::RowResult RowMap::map(std::int64_t row) {
   RowResult result;
   raw_params_row(source_, row, source_raw_);
   decode_params(source_.id(), source_.params(), source_raw_, source_values_);
-  for (std::size_t i = 0; i < source_values_.size(); ++i)
-    if (!std::isfinite(source_values_[i].scale) || !std::isfinite(source_values_[i].offset)) {
+  for (std::size_t i = 0; i < source_values_.size(); ++i) {
+    GroupValues& values = source_values_[i];
+    if (!std::isfinite(values.scale) || !std::isfinite(values.offset)) {
       if (result.nonfinite_groups++ == 0) result.first_nonfinite = static_cast<std::int64_t>(i);
     }
+    if (!same_table_ && !source_side_.levels.empty()) {
+      values.scale *= source_side_.unit;
+      values.center = source_side_.center;
+    }
+  }
   for (std::size_t i = 0; i < values_.size(); ++i) {
     map_one(row, static_cast<std::int64_t>(i), result);
     if (result.fault == GroupFault::kNone) continue;
@@ -72,21 +113,30 @@ RowMap::RowResult RowMap::map(std::int64_t row) {
 void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
   const auto at = static_cast<std::size_t>(group);
   const std::int64_t begin = group * target_side_.group_cols;
+  const std::int64_t end = std::min(begin + target_side_.group_cols, source_.shape().cols);
   const GroupValues& source = source_of(group);
-  for (std::int64_t col = begin + source_side_.group_cols; col < begin + target_side_.group_cols;
+  for (std::int64_t col = begin + source_side_.group_cols; col < end;
        col += source_side_.group_cols)
     if (!same_bits(source,
                    source_values_[static_cast<std::size_t>(col / source_side_.group_cols)])) {
       result.fault = GroupFault::kNeighbours;
       return;
     }
-  ranges_[at] = {0, static_cast<std::uint32_t>((std::uint64_t{1} << source_side_.code_bits) - 1)};
+  if (same_table_) {
+    values_[at] = source;
+    return;
+  }
+  ranges_[at] = {0, source_side_.code_max};
   MappedGroup mapped = map_group(source_side_, source, ranges_[at], target_side_);
   if (mapped.fault == GroupFault::kCodeRange) {  // perhaps the codes in use fit
     need_codes(row);
-    const auto [low, high] = std::ranges::minmax(std::span(codes_).subspan(
-        static_cast<std::size_t>(begin), static_cast<std::size_t>(target_side_.group_cols)));
-    ranges_[at] = {low, high};
+    CodeRange used{source_side_.code_max, 0};
+    for (const std::int32_t col : columns(group)) {
+      const std::uint32_t code = codes_[static_cast<std::size_t>(col)];
+      used = {std::min(used.low, code), std::max(used.high, code)};
+    }
+    if (used.low > used.high) used = {0, 0};
+    ranges_[at] = used;
     mapped = map_group(source_side_, source, ranges_[at], target_side_);
   }
   result.fault = mapped.fault;
@@ -98,17 +148,21 @@ void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
 
 void RowMap::compare_values(std::int64_t row, std::int64_t group, RowResult& result) {
   need_codes(row);
-  const GroupValues source = source_of(group);
+  if (decoded_row_ != row) {
+    decode_row(source_, row, decoded_);
+    decoded_row_ = row;
+  }
   const GroupValues target = values_[static_cast<std::size_t>(group)];
   const std::int32_t shift = shifts_[static_cast<std::size_t>(group)];
-  const std::int64_t begin = group * target_side_.group_cols;
-  for (std::int64_t col = begin; col < begin + target_side_.group_cols; ++col) {
-    const std::uint32_t code = codes_[static_cast<std::size_t>(col)];
-    const float a = decode_value<LinearScheme>(source, code);
-    const float b = decode_value<LinearScheme>(target, code + static_cast<std::uint32_t>(shift));
+  for (const std::int32_t col : columns(group)) {
+    const auto at = static_cast<std::size_t>(col);
+    const float a = decoded_[at];
+    const float b =
+        decode_value<LinearScheme>(target, codes_[at] + static_cast<std::uint32_t>(shift));
     if (same_bits(a, b) || (std::isnan(a) && std::isnan(b))) continue;
     if (a == b) {
-      if (result.zero_sign_changes++ == 0) result.first_zero_col = col;
+      if (result.zero_sign_changes++ == 0 || col < result.first_zero_col)
+        result.first_zero_col = col;
       continue;
     }
     result.fault = GroupFault::kValue;
@@ -120,18 +174,24 @@ void RowMap::compare_values(std::int64_t row, std::int64_t group, RowResult& res
 // Maps the target's groups back with the same rule and compares what would be stored. Codes agree
 // exactly when every shift is undone.
 bool RowMap::way_back() {
+  if (!same_table_ && !source_side_.levels.empty()) return false;
+  const std::int64_t cols = source_.shape().cols;
   for (std::size_t i = 0; i < source_values_.size(); ++i) {
     const std::int64_t begin = static_cast<std::int64_t>(i) * source_side_.group_cols;
-    const std::int64_t end = begin + source_side_.group_cols;
+    const std::int64_t end = std::min(begin + source_side_.group_cols, cols);
     for (std::int64_t col = begin; col < end; col += target_side_.group_cols) {
       const auto at = static_cast<std::size_t>(col / target_side_.group_cols);
-      const auto shift = static_cast<std::uint32_t>(shifts_[at]);
-      const CodeRange range{ranges_[at].low + shift, ranges_[at].high + shift};
-      const MappedGroup back = map_group(target_side_, values_[at], range, source_side_);
-      if (back.fault != GroupFault::kNone || back.shift != -shifts_[at]) return false;
+      GroupValues values = values_[at];
+      if (!same_table_) {
+        const auto shift = static_cast<std::uint32_t>(shifts_[at]);
+        const CodeRange range{ranges_[at].low + shift, ranges_[at].high + shift};
+        const MappedGroup back = map_group(target_side_, values, range, source_side_);
+        if (back.fault != GroupFault::kNone || back.shift != -shifts_[at]) return false;
+        values = back.values;
+      }
       if (col == begin)
-        back_values_[i] = back.values;
-      else if (!same_bits(back_values_[i], back.values))
+        back_values_[i] = values;
+      else if (!same_bits(back_values_[i], values))
         return false;
     }
   }
@@ -144,11 +204,11 @@ bool RowMap::way_back() {
 
 const std::vector<std::uint32_t>& RowMap::target_codes(std::int64_t row) {
   need_codes(row);
+  if (std::ranges::all_of(shifts_, [](std::int32_t shift) { return shift == 0; })) return codes_;
   for (std::size_t group = 0; group < values_.size(); ++group) {
-    const auto width = static_cast<std::size_t>(target_side_.group_cols);
     const auto shift = static_cast<std::uint32_t>(shifts_[group]);
-    for (std::size_t i = group * width; i < (group + 1) * width; ++i)
-      target_codes_[i] = codes_[i] + shift;
+    for (const std::int32_t col : columns(static_cast<std::int64_t>(group)))
+      target_codes_[static_cast<std::size_t>(col)] = codes_[static_cast<std::size_t>(col)] + shift;
   }
   return target_codes_;
 }

@@ -1,7 +1,8 @@
-// The map of one row between two linear formats; shared by planning and doing, so that both decide
+// The map of one row between two formats whose codes move (SchemeMap::kLinear, kSameTable); shared by planning and doing, so that both decide
 // alike.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "packstone/transcode/scheme_map.h"
@@ -46,13 +47,19 @@ class RowMap {
   bool way_back();
   const GroupValues& source_of(std::int64_t target_group) const;
   void need_codes(std::int64_t row);
+  void make_columns();
+  // Columns of a target group.
+  std::span<const std::int32_t> columns(std::int64_t group) const;
 
   const PackedWeight& source_;
   LinearSide source_side_, target_side_;
+  bool same_table_ = false;
   std::vector<std::uint32_t> codes_, target_codes_;
-  std::int64_t codes_row_ = -1;
+  std::vector<float> decoded_;
+  std::int64_t codes_row_ = -1, decoded_row_ = -1;
+  std::vector<std::int32_t> columns_, column_begin_;
   std::vector<RawParams> source_raw_, back_raw_;
-  std::vector<GroupValues> source_values_, values_, back_values_, spare_;
+  std::vector<GroupValues> source_values_, values_, back_values_;
   std::vector<std::int32_t> shifts_;
   std::vector<CodeRange> ranges_;
 };

@@ -17,10 +17,27 @@ bool fits(CodeRange range, std::int64_t shift, int bits) {
 
 LinearSide linear_side(FormatId id, const FormatParams& params) {
   const FormatInfo& info = format_info(id);
+  LinearSide side;
+  side.id = id;
+  side.has_offset = info.has_offset;
+  side.zero_bits = info.zero_bits;
+  side.group_cols = group_cols(id, params);
+  if (info.scheme == SchemeKind::kTable && !info.integer_levels.empty()) {
+    const auto [low, high] = std::ranges::minmax(info.integer_levels);
+    side.levels = info.integer_levels;
+    side.unit = info.unit;
+    side.center = -low;
+    side.code_max = static_cast<std::uint32_t>(high - low);
+    side.code_bits = std::bit_width(side.code_max);
+    return side;
+  }
   const RawParams raw;
   GroupValues values;
   decode_params(id, params, {&raw, 1}, {&values, 1});
-  return {id, info.code_bits, info.has_offset, values.center, group_cols(id, params)};
+  side.center = info.zero_bits == 0 ? values.center : 0;
+  side.code_bits = info.code_bits;
+  side.code_max = static_cast<std::uint32_t>((std::uint64_t{1} << info.code_bits) - 1);
+  return side;
 }
 
 const char* group_rule(const LinearSide& source, const LinearSide& target) {
@@ -30,6 +47,22 @@ const char* group_rule(const LinearSide& source, const LinearSide& target) {
   if (home && target.group_cols % source.group_cols == 0) return nullptr;
   return "a group that the target's groups divide";
 }
+
+namespace {
+
+// The smallest move of codes that fits both the codes and a stored zero point; false when none
+// does.
+bool shift_for_zero(CodeRange range, std::int64_t zero, const LinearSide& target,
+                    std::int64_t& shift) {
+  const std::int64_t code_max = (std::int64_t{1} << target.code_bits) - 1;
+  const std::int64_t zero_max = (std::int64_t{1} << target.zero_bits) - 1;
+  const std::int64_t low = std::max(-std::int64_t{range.low}, -zero);
+  const std::int64_t high = std::min(code_max - range.high, zero_max - zero);
+  shift = std::clamp(std::int64_t{0}, std::min(low, high), high);
+  return low <= high;
+}
+
+}  // namespace
 
 MappedGroup map_group(const LinearSide& source, const GroupValues& group, CodeRange range,
                       const LinearSide& target) {
@@ -51,12 +84,22 @@ MappedGroup map_group(const LinearSide& source, const GroupValues& group, CodeRa
       mapped.fault = GroupFault::kZeroPoint;
       return mapped;
     }
-    shift = target.center - static_cast<std::int64_t>(zero);
+    const auto whole = static_cast<std::int64_t>(zero);
+    if (target.zero_bits == 0) {
+      shift = target.center - whole;
+    } else {
+      if (!shift_for_zero(range, whole, target, shift)) {
+        mapped.fault = GroupFault::kCodeRange;
+        return mapped;
+      }
+      mapped.values.center = static_cast<std::int32_t>(whole + shift);
+    }
     mapped.values.offset = kNoOffset;
   }
   mapped.shift = static_cast<std::int32_t>(shift);
   if (!fits(range, shift, target.code_bits)) mapped.fault = GroupFault::kCodeRange;
-  mapped.same_formula = shift == 0 && group.center == target.center &&
+  mapped.same_formula = source.levels.empty() && shift == 0 &&
+                        group.center == mapped.values.center &&
                         std::bit_cast<std::uint32_t>(group.offset) ==
                             std::bit_cast<std::uint32_t>(mapped.values.offset);
   return mapped;

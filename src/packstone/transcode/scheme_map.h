@@ -10,29 +10,34 @@
 namespace packstone {
 
 enum class SchemeMap {
-  kDecode,  // every value is stored as a float that has it
-  kLinear,  // codes move by a whole number per group, scale and offset are stored anew
-  kNone,    // values would have to be quantized
+  kDecode,     // every value is stored as a float that has it
+  kLinear,     // codes move by a whole number per group, scale and offset are stored anew; a table
+               // of whole multiples of a unit counts as linear on the way out
+  kSameTable,  // codes as they are, group values stored anew
+  kNone,       // values would have to be quantized
 };
 
-// The map from one family to another.
-constexpr SchemeMap scheme_map(SchemeKind source, SchemeKind target) {
-  constexpr SchemeMap kTable[3][3] = {
-      // to float          linear              table
-      {SchemeMap::kDecode, SchemeMap::kNone, SchemeMap::kNone},    // from float
-      {SchemeMap::kDecode, SchemeMap::kLinear, SchemeMap::kNone},  // from linear
-      {SchemeMap::kDecode, SchemeMap::kNone, SchemeMap::kNone},    // from table
-  };
-  return kTable[static_cast<int>(source)][static_cast<int>(target)];
+// The map from one format's scheme to another's.
+constexpr SchemeMap scheme_map(const FormatInfo& source, const FormatInfo& target) {
+  if (target.scheme == SchemeKind::kFloat) return SchemeMap::kDecode;
+  if (target.scheme == SchemeKind::kTable)
+    return source.table == target.table ? SchemeMap::kSameTable : SchemeMap::kNone;
+  const bool whole = source.scheme == SchemeKind::kLinear || !source.integer_levels.empty();
+  return whole ? SchemeMap::kLinear : SchemeMap::kNone;
 }
 
-// What the map of a group has to know of a linear format.
+// What the map of a group has to know of a format that is linear, or a table of whole levels: the
+// code of level l is then l - least level.
 struct LinearSide {
   FormatId id{};
   int code_bits = 0;
   bool has_offset = false;
-  std::int32_t center = 0;  // of every group
+  int zero_bits = 0;        // of a stored zero point; 0: the center is fixed
+  std::int32_t center = 0;  // of every group, with zero_bits 0
   std::int64_t group_cols = 0;
+  std::uint32_t code_max = 0;
+  std::span<const std::int16_t> levels;  // of a table; else empty
+  float unit = 1.0f;
 };
 
 // linear_side(id, params) is what map_group has to know of a format. Errors: none.
@@ -50,7 +55,8 @@ enum class GroupFault : std::uint8_t {
   kZeroPoint,
   kNeighbours,
   kEncode,
-  kValue
+  kValue,
+  kShared
 };
 
 struct CodeRange {
@@ -67,8 +73,9 @@ struct MappedGroup {
 // map_group(source, group, range, target): shift and values so that, as real numbers,
 //     scale (q - center) + offset  =  scale' (q + shift - center') + offset',   scale' = scale.
 // Unless same_formula, roundings may differ: the caller compares decoded values.
-// A target without offset needs the group's zero, center - offset / scale, to be whole. A target
-// with offset keeps the codes; those of a source without offset it centers where they do not fit.
+// A target without offset needs the group's zero, center - offset / scale, to be whole; one that
+// stores zero points moves codes only where the zero would not fit. A target with offset keeps the
+// codes; those of a source without offset it centers where they do not fit.
 MappedGroup map_group(const LinearSide& source, const GroupValues& group, CodeRange range,
                       const LinearSide& target);
 

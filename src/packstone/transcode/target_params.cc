@@ -5,20 +5,20 @@
 namespace packstone {
 namespace {
 
-bool shares_parameters(const FormatInfo& info) {
-  return std::ranges::any_of(info.params, [](const ParamSpec& spec) {
-    return spec.kind == ParamKind::kSuperScale || spec.kind == ParamKind::kSuperOffset;
-  });
-}
-
 // The target's group: the one asked for, else the source's, else the largest that divides it; 0
 // where the target has only one.
-std::int32_t choose_group(const FormatInfo& target, std::int64_t source_group, std::int32_t asked) {
-  if (asked != 0 || target.group_sizes.size() < 2) return asked;
-  std::int32_t chosen = target.group_sizes.front();
-  for (const std::int32_t size : target.group_sizes)
-    if (source_group % size == 0 && size > chosen) chosen = size;
-  return chosen;
+std::int32_t choose_group(const FormatInfo& target, std::int64_t cols, std::int64_t source_group,
+                          std::int32_t asked) {
+  const auto sizes = target.group_sizes;
+  if (asked != 0 || sizes.empty()) return asked;
+  if (sizes.size() == 1) return sizes[0] == kWholeRow ? static_cast<std::int32_t>(cols) : 0;
+  std::int32_t chosen = 0, smallest = 0;
+  for (std::int32_t size : sizes) {
+    if (size == kWholeRow) size = static_cast<std::int32_t>(cols);
+    if (smallest == 0 || size < smallest) smallest = size;
+    if (size > 0 && source_group % size == 0 && size > chosen) chosen = size;
+  }
+  return chosen != 0 ? chosen : smallest;
 }
 
 // Metadata types to try, smallest first, the source's own type before the other.
@@ -51,27 +51,32 @@ bool has_padding(FormatId id, Shape shape, const FormatParams& params) {
   });
 }
 
-void decide_linear(FormatId id, const FormatParams& params, FormatId target_id,
-                   HeaderDecision& decision) {
+// What forbids moving codes whatever the values are; empty when nothing does.
+std::string moved_codes_rule(FormatId id, const FormatParams& params, FormatId target_id,
+                             const FormatParams& target_params) {
   const FormatInfo& source = format_info(id);
   const FormatInfo& target = format_info(target_id);
-  if (shares_parameters(target)) {
-    decision.refused = true;
-    decision.reason = fmt::format(
+  if (!target.writable)
+    return fmt::format("{} is read, not written; use quantize to another layout", target.name);
+  if (target.shares_groups)
+    return fmt::format(
         "{} shares parameters between groups, so that only a {} weight fits it; use quantize",
         target.name, target.name);
-    return;
-  }
   const LinearSide from = linear_side(id, params);
-  const LinearSide to = linear_side(target_id, decision.candidates.front());
-  if (const char* rule = group_rule(from, to)) {
-    decision.refused = true;
-    decision.reason = fmt::format(
-        "{} has groups of {} columns, {} of {}: got {}, need {}; use quantize", source.name,
-        from.group_cols, target.name, to.group_cols, from.group_cols, rule);
-    return;
-  }
-  decision.way_back_possible = !shares_parameters(source) && group_rule(to, from) == nullptr;
+  const LinearSide to = linear_side(target_id, target_params);
+  if (params.act_order && target.index_plane < 0)
+    return fmt::format(
+        "{} has act-order (g_idx), and {} has no place for group numbers; use a GPTQ layout",
+        source.name, target.name);
+  if (params.act_order && from.group_cols != to.group_cols)
+    return fmt::format(
+        "{} has act-order in groups of {}: got groups of {}; keep the source's group", source.name,
+        from.group_cols, to.group_cols);
+  if (const char* rule = group_rule(from, to))
+    return fmt::format("{} has groups of {} columns, {} of {}: got {}, need {}; use quantize",
+                       source.name, from.group_cols, target.name, to.group_cols, from.group_cols,
+                       rule);
+  return {};
 }
 
 }  // namespace
@@ -102,15 +107,20 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
     return decision;
   }
   const std::int64_t source_group = group_cols(id, params);
-  const std::int32_t group = choose_group(to, source_group, target.group_cols);
-  for (FloatType type : choose_metadata(id, params, target.id, target.metadata))
-    decision.candidates.push_back({group, type});
-  if (const char* rule = layout_rule(target.id, shape, decision.candidates.front())) {
+  FormatParams chosen;
+  chosen.group_cols = choose_group(to, shape.cols, source_group, target.group_cols);
+  chosen.group_rows = to.shares_rows ? params.group_rows : 1;
+  chosen.act_order = params.act_order && to.index_plane >= 0;
+  for (const FloatType type : choose_metadata(id, params, target.id, target.metadata)) {
+    chosen.metadata = type;
+    decision.candidates.push_back(chosen);
+  }
+  if (const char* rule = layout_rule(target.id, shape, chosen)) {
     decision.refused = true;
-    decision.reason = illegal(to, shape, decision.candidates.front(), rule);
+    decision.reason = illegal(to, shape, chosen, rule);
     return decision;
   }
-  const bool same_group = group_cols(target.id, decision.candidates.front()) == source_group;
+  const bool same_group = group_cols(target.id, chosen) == source_group;
   const bool same_type =
       !has_metadata_type(id) || !target.metadata || *target.metadata == params.metadata;
   if (id == target.id && same_group && same_type) {
@@ -119,16 +129,24 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
     decision.candidates = {params};
     return decision;
   }
-  decision.map = scheme_map(from.scheme, to.scheme);
+  decision.map = scheme_map(from, to);
   if (decision.map == SchemeMap::kNone) {
     decision.refused = true;
     decision.reason = refuse_map(from, to);
-  } else if (decision.map == SchemeMap::kLinear) {
-    decide_linear(id, params, target.id, decision);
-  } else {
-    decision.way_back_possible = from.scheme == SchemeKind::kFloat;
+    return decision;
   }
-  if (has_padding(id, shape, params)) decision.way_back_possible = false;
+  decision.needs_trial = to.shares_rows || to.block_codes;
+  if (decision.map == SchemeMap::kDecode) {
+    decision.way_back_possible = from.scheme == SchemeKind::kFloat;
+  } else {
+    decision.reason = moved_codes_rule(id, params, target.id, chosen);
+    decision.refused = !decision.reason.empty();
+    const bool back = scheme_map(to, from) == decision.map && from.writable && !from.shares_groups;
+    decision.way_back_possible =
+        !decision.refused && back &&
+        group_rule(linear_side(target.id, chosen), linear_side(id, params)) == nullptr;
+  }
+  decision.way_back_in_full = from.block_codes || has_padding(id, shape, params);
   return decision;
 }
 

@@ -17,6 +17,11 @@ struct HeaderDecision {
   SchemeMap map = SchemeMap::kNone;
   std::vector<FormatParams> candidates;  // of the target, in order of preference
   bool way_back_possible = false;
+  // The source has bits that codes and parameters do not carry, so that only making it again tells
+  // whether the way back gives its bytes.
+  bool way_back_in_full = false;
+  // Only making the target tells whether it can have these codes and shared parameters.
+  bool needs_trial = false;
 };
 
 // decide_from_headers(id, shape, params, target): everything but what depends on the values.

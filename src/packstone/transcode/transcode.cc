@@ -7,7 +7,7 @@
 #include <new>
 
 #include "packstone/base/check.h"
-#include "packstone/transcode/target_params.h"
+#include "packstone/transcode/fill.h"
 
 namespace packstone {
 namespace {
@@ -99,6 +99,11 @@ std::string explain(const Fault& fault, const FormatInfo& source, const FormatIn
       return fmt::format("{}: the value of scale {}, offset {} would change in {}; keep {}", at,
                          number(fault.source.scale), number(fault.source.offset), target.name,
                          source.name);
+    case GroupFault::kShared:
+      return fmt::format(
+          "row {}: {} has no block with its codes, or would need two values for a parameter that "
+          "rows share; keep {}",
+          fault.place.row, target.name, source.name);
     case GroupFault::kNone:
       break;
   }
@@ -177,7 +182,7 @@ Summary read_source(const PackedWeight& source, const TranscodeTarget& target,
   empty.candidate_fault.resize(decision.candidates.size());
   std::vector<Summary> summaries(static_cast<std::size_t>(pool.size()), empty);
   const auto cols = static_cast<std::size_t>(source.shape().cols);
-  if (decision.map == SchemeMap::kLinear) {
+  if (decision.map != SchemeMap::kDecode) {
     std::vector<RowMap> maps;
     for (int i = 0; i < pool.size(); ++i)
       maps.emplace_back(source, target.id, decision.candidates.front());
@@ -219,6 +224,50 @@ TranscodePlan refused(const HeaderDecision& decision, std::string reason) {
 
 std::string counted(std::int64_t count, std::string_view what, Place first) {
   return fmt::format("{} {}, first at row {}, column {}", count, what, first.row, first.col);
+}
+
+// Makes the target once and drops it: the first source row that cannot be made, or -1.
+Result<std::int64_t> try_target(const PackedWeight& source, FormatId target,
+                                const FormatParams& params, SchemeMap map,
+                                std::span<const std::int32_t> row_order, ThreadPool& pool) {
+  PACKSTONE_TRY(OwnedWeight owned, OwnedWeight::allocate(target, source.shape(), params));
+  return fill(source, map, row_order, owned, pool);
+}
+
+// Whether codes and parameters give all bytes of the weight.
+Result<bool> makes_itself(const PackedWeight& weight, ThreadPool& pool) {
+  PACKSTONE_TRY(OwnedWeight owned,
+                OwnedWeight::allocate(weight.id(), weight.shape(), weight.params()));
+  if (copy_rows(weight, {}, owned, pool) >= 0) return false;
+  for (int plane = 0; plane < weight.plane_count(); ++plane)
+    if (!std::ranges::equal(weight.plane(plane), owned.planes[static_cast<std::size_t>(plane)]))
+      return false;
+  return true;
+}
+
+// What only making weights tells: a refusal in words, or nothing; `way_back` becomes what is true.
+std::string try_in_full(const PackedWeight& source, const TranscodeTarget& target,
+                        const FormatParams& params, const HeaderDecision& decision,
+                        std::span<const std::int32_t> row_order, ThreadPool& pool, bool& way_back) {
+  constexpr std::string_view kMemory =
+      "too little memory to make the weight once; free memory and retry";
+  try {
+    if (decision.needs_trial) {
+      const auto row = try_target(source, target.id, params, decision.map, row_order, pool);
+      if (!row) return std::string(kMemory);
+      if (*row >= 0)
+        return explain({{*row, 0}, GroupFault::kShared, 1, {}, {}, {}, 0}, source.format(),
+                       format_info(target.id), params);
+    }
+    if (way_back && decision.way_back_in_full) {
+      const auto same = makes_itself(source, pool);
+      if (!same) return std::string(kMemory);
+      way_back = *same;
+    }
+  } catch (const std::bad_alloc&) {
+    return std::string(kMemory);
+  }
+  return {};
 }
 
 }  // namespace
@@ -269,7 +318,9 @@ TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& 
     return refused(decision,
                    explain(summary.candidate_fault.back(), from, to, decision.candidates.back()));
   plan.params = decision.candidates[chosen];
-  const bool way_back = decision.way_back_possible && summary.way_back;
+  bool way_back = decision.way_back_possible && summary.way_back;
+  std::string fault = try_in_full(source, target, plan.params, decision, row_order, pool, way_back);
+  if (!fault.empty()) return refused(decision, std::move(fault));
   plan.verdict =
       verdict_of(source.bytes(), weight_bytes(target.id, source.shape(), plan.params), way_back);
   if (has_metadata_type(target.id))
@@ -279,7 +330,7 @@ TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& 
   if (summary.nonfinite > 0)
     plan.conditions.push_back(
         counted(summary.nonfinite,
-                decision.map == SchemeMap::kLinear
+                decision.map != SchemeMap::kDecode
                     ? "groups with a non-finite scale or offset, kept as they are"
                     : "non-finite values, kept as they are",
                 summary.first_nonfinite));
@@ -292,10 +343,10 @@ TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& 
 
 namespace {
 
-// What a linear map still depends on when only headers are known. Chooses the metadata type that
+// What moved codes still depend on when only headers are known. Chooses the metadata type that
 // most weights of the source's format need.
-void linear_conditions(FormatId id, const FormatParams& params, FormatId target,
-                       const HeaderDecision& decision, TranscodePlan& plan) {
+void moved_conditions(FormatId id, const FormatParams& params, FormatId target,
+                      const HeaderDecision& decision, TranscodePlan& plan) {
   const FormatInfo& from = format_info(id);
   const LinearSide source_side = linear_side(id, params);
   const LinearSide target_side = linear_side(target, plan.params);
@@ -313,6 +364,9 @@ void linear_conditions(FormatId id, const FormatParams& params, FormatId target,
     plan.conditions.push_back(fmt::format("only if every scale and offset is a {} number",
                                           typed ? float_name(plan.params.metadata) : "float16"));
   }
+  if (decision.needs_trial)
+    plan.conditions.push_back("only if the target has such blocks and shared parameters");
+  if (decision.map == SchemeMap::kSameTable) return;
   if (target_side.code_bits < source_side.code_bits)
     plan.conditions.push_back(
         fmt::format("only if the codes of every group fit {} bits", target_side.code_bits));
@@ -330,8 +384,8 @@ TranscodePlan header_verdict(FormatId id, Shape shape, const FormatParams& param
   if (decision.refused) return refused(decision, decision.reason);
   TranscodePlan plan;
   plan.params = decision.candidates.front();
-  if (decision.map == SchemeMap::kLinear && !decision.copy)
-    linear_conditions(id, params, target.id, decision, plan);
+  if (decision.map != SchemeMap::kDecode && !decision.copy)
+    moved_conditions(id, params, target.id, decision, plan);
   else if (!decision.copy && float_type(target.id) != FloatType::kF32)
     plan.conditions.push_back(
         fmt::format("only if every value is a {} number", format_info(target.id).name));
@@ -340,62 +394,6 @@ TranscodePlan header_verdict(FormatId id, Shape shape, const FormatParams& param
                  decision.way_back_possible);
   return plan;
 }
-
-namespace {
-
-// The first row that could not be packed as planned, or kNoRow.
-std::int64_t fill_linear(const PackedWeight& source, const TranscodePlan& plan,
-                         std::span<const std::int32_t> order, OwnedWeight& target,
-                         ThreadPool& pool) {
-  std::vector<RowMap> maps;
-  for (int i = 0; i < pool.size(); ++i) maps.emplace_back(source, target.id, plan.params);
-  const auto groups = static_cast<std::size_t>(
-      ceil_div(source.shape().cols, maps.front().target_side().group_cols));
-  std::vector<std::vector<RawParams>> raw(maps.size(), std::vector<RawParams>(groups));
-  std::vector<std::int64_t> failed(maps.size(), kNoRow);
-  const auto planes = target.pointers();
-  auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
-    const auto w = static_cast<std::size_t>(worker);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t from = order.empty() ? row : order[static_cast<std::size_t>(row)];
-      if (maps[w].map(from).fault != GroupFault::kNone ||
-          encode_params(target.id, plan.params, maps[w].values(), raw[w]) >= 0) {
-        failed[w] = std::min(failed[w], from);
-        continue;
-      }
-      pack_row(target.id, target.shape, target.params, planes.data(), row,
-               maps[w].target_codes(from), raw[w]);
-    }
-  };
-  pool.parallel(source.shape().rows, kRowsAtATime, work);
-  return std::ranges::min(failed);
-}
-
-std::int64_t fill_decoded(const PackedWeight& source, std::span<const std::int32_t> order,
-                          OwnedWeight& target, ThreadPool& pool) {
-  const FloatType type = float_type(target.id);
-  const auto cols = static_cast<std::size_t>(source.shape().cols);
-  const auto workers = static_cast<std::size_t>(pool.size());
-  std::vector<std::vector<float>> values(workers, std::vector<float>(cols));
-  std::vector<std::vector<std::uint32_t>> codes(workers, std::vector<std::uint32_t>(cols));
-  std::vector<std::int64_t> failed(workers, kNoRow);
-  const auto planes = target.pointers();
-  auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
-    const auto w = static_cast<std::size_t>(worker);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t from = order.empty() ? row : order[static_cast<std::size_t>(row)];
-      decode_row(source, from, values[w]);
-      for (std::size_t i = 0; i < cols; ++i)
-        if (!encode_float_exact(type, values[w][i], codes[w][i]))
-          failed[w] = std::min(failed[w], from);
-      pack_row(target.id, target.shape, target.params, planes.data(), row, codes[w], {});
-    }
-  };
-  pool.parallel(source.shape().rows, kRowsAtATime, work);
-  return std::ranges::min(failed);
-}
-
-}  // namespace
 
 Result<PackedWeight> transcode(const PackedWeight& source, const TranscodePlan& plan,
                                const TranscodeTarget& target,
@@ -415,16 +413,15 @@ Result<PackedWeight> transcode(const PackedWeight& source, const TranscodePlan& 
                 fmt::format("{} entries or a row out of range", row_order.size()),
                 fmt::format("{} rows in [0, {})", shape.rows, shape.rows));
   PACKSTONE_TRY(OwnedWeight owned, OwnedWeight::allocate(target.id, shape, plan.params));
-  std::int64_t failed = kNoRow;
+  std::int64_t failed = -1;
   try {
-    failed = format_info(target.id).scheme == SchemeKind::kFloat
-                 ? fill_decoded(source, row_order, owned, pool)
-                 : fill_linear(source, plan, row_order, owned, pool);
+    failed =
+        fill(source, scheme_map(source.format(), format_info(target.id)), row_order, owned, pool);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted, kWhere, name, "too little memory",
                 "scratch of one row per thread");
   }
-  if (failed != kNoRow)
+  if (failed >= 0)
     return fail(ErrorCode::kNotRepresentable, kWhere, name, fmt::format("row {}", failed),
                 "a plan made for this weight");
   return std::move(owned).release(name);
