@@ -13,8 +13,8 @@ namespace packstone {
 // Base of the GGUF block format `Format`: `BlockCols` weights in `BlockBytes` bytes along a row,
 // `GroupCols` columns share their parameters. The format gives, with bits counted from the block:
 //   kParams                    super parameters belong to the block, all others to a group
-//   block_code(i)              place of the code of weight i; or read_block(block, codes) and, where
-//                              blocks can be made, write_block(codes, block)
+//   block_code(i)              place of the code of weight i; or read_block(block, codes) and,
+//                              where blocks can be made, write_block(codes, block)
 //   block_param(which, unit)   place of parameter `which` of group `unit` (0 for the block's own)
 //   values(raw, params), and encode(...) where one group's parameters can be chosen alone
 template <class Format, int BlockCols, int BlockBytes, int GroupCols>

@@ -58,8 +58,8 @@ const char* layout_rule(FormatId id, Shape shape, const FormatParams& params);
 // plane_bytes(id, plane, shape, params): exact size of a plane; the shape must be legal.
 std::uint64_t plane_bytes(FormatId id, int plane, Shape shape, const FormatParams& params);
 
-// plane_dims(id, plane, shape, params): the plane as a tensor of a checkpoint folder; the shape must
-// be legal.
+// plane_dims(id, plane, shape, params): the plane as a tensor of a checkpoint folder; the shape
+// must be legal.
 PlaneDims plane_dims(FormatId id, int plane, Shape shape, const FormatParams& params);
 
 // weight_bytes(id, shape, params): bytes of all planes together; the shape must be legal.
@@ -77,8 +77,8 @@ class PackedWeight {
  public:
   // bind(id, shape, params, planes, owner, subject) is the weight of those bytes.
   // Shapes: planes[i] must have exactly plane_bytes(id, i, shape, params) bytes.
-  // Exact: bitwise; no byte is copied, and none read but the plane of group numbers of a format that
-  //        has one.
+  // Exact: bitwise; no byte is copied, and none read but the plane of group numbers of a format
+  //        that has one.
   // Errors: kInvalidInput for an illegal shape or group; kCorruptData for a plane of another size,
   //         or a group number that is out of range or, without act_order, not col / group.
   //         Messages name `subject` (file and tensor).

@@ -1,5 +1,5 @@
-// The map of one row between two formats whose codes move (SchemeMap::kLinear, kSameTable); shared by planning and doing, so that both decide
-// alike.
+// The map of one row between two formats whose codes move (SchemeMap::kLinear, kSameTable); shared
+// by planning and doing, so that both decide alike.
 #pragma once
 
 #include <span>
