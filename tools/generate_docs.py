@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/FORMATS.md and docs/ERRORS.md from the program and its source.
+"""Writes docs/FORMATS.md, docs/MOVES.md and docs/ERRORS.md from the program and its source.
 
 usage: generate_docs.py [--check] [--json FILE] [--packstone PATH]
 
@@ -52,6 +52,49 @@ def formats_page(packstone):
     lines += ["", "The byte pictures and decode formulas are the comments on top of "
               "`src/packstone/format/*.h`.", ""]  # fmt: skip
     return "\n".join(lines)
+
+
+VERDICTS = {
+    "same_bytes": "same bytes back",
+    "same_values": "same values",
+    "same_values_more_bytes": "same values, more bytes",
+}
+
+
+def moves_page(packstone):
+    done = subprocess.run(
+        [packstone, "formats", "--pairs", "--json"], check=True, capture_output=True
+    )
+    pairs = json.loads(done.stdout)
+    lines = [
+        "# Exact moves between formats",
+        "",
+        "Made by `tools/generate_docs.py` from `packstone formats --pairs --json`: for every ordered",
+        "pair of formats the best verdict that headers allow, on a [256, 1024] weight with the",
+        "format's smallest group. What depends on the values follows as a condition; `convert` and",
+        "`plan` decide it per tensor. Every pair is tried on random and adversarial weights by",
+        "`transcode/pair_test.cc`.",
+    ]
+    sources = list(dict.fromkeys(pair["from"] for pair in pairs))
+    counts = {verdict: 0 for verdict in [*VERDICTS, "refused"]}
+    for pair in pairs:
+        counts[pair["verdict"]] += 1
+    lines += ["", "| verdict | pairs |", "| --- | --- |"]
+    lines += [f"| {VERDICTS.get(v, v)} | {n} |" for v, n in counts.items()]
+    for source in sources:
+        lines += ["", f"## {source}", "", "| verdict | to | conditions or reason |", "| --- | --- | --- |"]
+        groups = {}
+        for pair in pairs:
+            if pair["from"] != source:
+                continue
+            refused = pair["verdict"] == "refused"
+            why = pair["reason"] if refused else "; ".join(pair["conditions"])
+            why = why.replace(pair["to"], "the target") if refused else why
+            groups.setdefault((VERDICTS.get(pair["verdict"], "refused"), why), []).append(pair["to"])
+        for (verdict, why), targets in groups.items():
+            names = ", ".join(f"`{name}`" for name in targets)
+            lines.append(f"| {verdict} | {names} | {why or '-'} |")
+    return "\n".join(lines) + "\n"
 
 
 def words(value):
@@ -188,6 +231,7 @@ def main():
     pages = {
         "docs/ERRORS.md": lambda: errors_page(read_tree(ROOT)),
         "docs/FORMATS.md": lambda: formats_page(options.packstone),
+        "docs/MOVES.md": lambda: moves_page(options.packstone),
     }
     cases = []
     for path, make in pages.items():

@@ -7,6 +7,7 @@ from arrows import (
     ARROWS,
     COLUMNS_MAX,
     DEVICE_SAFE,
+    HOST_FORMAT,
     FILE_BYTES_MAX,
     FILE_LINES_MAX,
     FUNCTION_LINES_MAX,
@@ -91,8 +92,10 @@ def device_safe_headers(tree):
         r"|nlohmann/[^>]*|stdexcept|thread|mutex|span|optional)>",
         re.M,
     )
-    shared = [p for p in tree.headers("src/packstone/format/") if "/gguf_" in p]
-    safe = {*DEVICE_SAFE, *format_headers(tree), *shared}
+    shared = [
+        p for p in tree.headers("src/packstone/format/") if os.path.basename(p) not in HOST_FORMAT
+    ]
+    safe = {*DEVICE_SAFE, *shared}
     found = []
     for path in sorted(safe & set(tree.paths)):
         text = tree.text(path)

@@ -195,7 +195,8 @@ constexpr bool has_offset() {
 
 // Proves the layout of placed codes on one shape: no bit is used twice, every place has its full
 // width inside its plane, and the bits that no place uses are exactly the declared padding. `Bits`
-// is at least the total number of bits of all planes. Usable in static_assert on a shape of one or two blocks.
+// is at least the total number of bits of all planes. Usable in static_assert on a shape of one or
+// two blocks.
 template <CodedFormat F, std::uint64_t Bits>
   requires PlacedCodes<F>
 constexpr bool proves_bijection(Shape shape, const FormatParams& params) {

@@ -1,177 +1,31 @@
-// Proves that the transcoder keeps every value or refuses: for every ordered pair of formats, with
-// random codes and adversarial parameters, a move that is not refused gives equal real numbers, and
-// kSameBytes moves give the source's bytes back.
+// Proves the transcoder's verdicts, refusals in words, row orders and independence of threads. The
+// proof over all pairs of formats is pair_test.cc.
 #include "packstone/transcode/transcode.h"
 
 #include <random>
 
+#include "packstone/transcode/test_layouts.h"
+
 namespace packstone {
 namespace {
+
+using testing::expect_same_reals;
+using testing::Layout;
+using testing::layouts_at;
+using testing::random_weight_of;
+using testing::Recipe;
+using testing::same_planes;
+using testing::show;
 
 constexpr std::uint64_t kSeed = 20260731;
 constexpr Shape kShape{3, 256};
 
-struct Layout {
-  FormatId id;
-  FormatParams params;
-};
+PackedWeight random_weight(const Layout& layout, Recipe recipe, std::mt19937_64& random) {
+  return random_weight_of(layout, kShape, recipe, random);
+}
 
 std::vector<Layout> all_layouts() {
-  std::vector<Layout> layouts;
-  for (std::uint16_t index = 0; index < kFormatCount; ++index) {
-    const FormatId id{index};
-    if (format_info(id).group_sizes.size() < 2) {
-      layouts.push_back({id, {}});
-      continue;
-    }
-    for (std::int32_t group : format_info(id).group_sizes)
-      for (FloatType type : {FloatType::kF16, FloatType::kBF16, FloatType::kF32})
-        layouts.push_back({id, {group, type}});
-  }
-  return layouts;
-}
-
-// What the random weights look like.
-enum class Recipe { kPlain, kCentered, kNarrow, kAdversarial };
-
-std::uint32_t pick_half(std::mt19937_64& random) {
-  constexpr std::uint32_t kHalves[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF,
-                                       0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x3C01, 0x6000};
-  return random() % 2 ? kHalves[random() % std::size(kHalves)]
-                      : static_cast<std::uint32_t>(random() & 0xFFFF);
-}
-
-// Patterns of one group. Centered groups of an affine format have offset = -(whole number) * scale.
-RawParams random_params(const FormatInfo& info, const FormatParams& params, Recipe recipe,
-                        std::mt19937_64& random) {
-  RawParams raw;
-  for (std::size_t i = 0; i < info.params.size(); ++i) {
-    const ParamSpec& spec = info.params[i];
-    std::uint32_t half = pick_half(random);
-    if (recipe != Recipe::kAdversarial)
-      half = 0x2400 | static_cast<std::uint32_t>(random() & 0x83FF);
-    raw.pattern[i] = static_cast<std::uint32_t>(random()) & ((1u << spec.bits) - 1u);
-    if (spec.coding == ParamCoding::kF16) raw.pattern[i] = half;
-    if (spec.coding == ParamCoding::kMetadata)
-      raw.pattern[i] =
-          encode_float(params.metadata, half_to_float(static_cast<std::uint16_t>(half)));
-  }
-  const bool centered = recipe == Recipe::kCentered || recipe == Recipe::kNarrow;
-  if (centered && info.has_offset && info.params.size() == 2) {
-    const FloatType type =
-        info.params[0].coding == ParamCoding::kF16 ? FloatType::kF16 : params.metadata;
-    // The scale keeps few bits, so that every multiple of it is a number of any of the types.
-    raw.pattern[0] &= type == FloatType::kF32   ? 0xFFF00000u
-                      : type == FloatType::kF16 ? 0xFF00u
-                                                : 0xFFF0u;
-    const float zero = static_cast<float>(1 << (info.code_bits - 1));
-    raw.pattern[1] = encode_float(type, -zero * decode_float(type, raw.pattern[0]));
-  }
-  return raw;
-}
-
-PackedWeight random_weight(const Layout& layout, Recipe recipe, std::mt19937_64& random) {
-  const FormatInfo& info = format_info(layout.id);
-  OwnedWeight owned = *OwnedWeight::allocate(layout.id, kShape, layout.params);
-  const std::int64_t width = group_cols(layout.id, layout.params);
-  std::vector<std::uint32_t> codes(static_cast<std::size_t>(kShape.cols));
-  std::vector<RawParams> raw(static_cast<std::size_t>(ceil_div(kShape.cols, width)));
-  for (std::int64_t row = 0; row < kShape.rows; ++row) {
-    for (std::uint32_t& code : codes) {
-      code = static_cast<std::uint32_t>(random());
-      if (info.code_bits < 32) code &= (1u << info.code_bits) - 1u;
-      if (recipe == Recipe::kNarrow && info.code_bits <= 8)
-        code = (1u << (info.code_bits - 1)) - 2 + code % 4;
-      if (info.scheme == SchemeKind::kFloat && recipe != Recipe::kAdversarial)
-        code = encode_float(layout.id == kFormatId<DenseF32>   ? FloatType::kF32
-                            : layout.id == kFormatId<DenseF16> ? FloatType::kF16
-                                                               : FloatType::kBF16,
-                            static_cast<float>(static_cast<int>(code % 255) - 127) / 64.0f);
-    }
-    for (RawParams& one : raw) one = random_params(info, layout.params, recipe, random);
-    pack_row(layout.id, kShape, layout.params, owned.pointers().data(), row, codes, raw);
-  }
-  return *std::move(owned).release("random");
-}
-
-bool same_planes(const PackedWeight& a, const PackedWeight& b) {
-  if (a.id() != b.id() || a.params() != b.params()) return false;
-  for (int i = 0; i < a.plane_count(); ++i)
-    if (!std::ranges::equal(a.plane(i), b.plane(i))) return false;
-  return true;
-}
-
-// Compares without any code of the room but the row decoder.
-void expect_same_reals(const PackedWeight& a, const PackedWeight& b) {
-  std::vector<float> x(static_cast<std::size_t>(a.shape().cols)), y(x.size());
-  for (std::int64_t row = 0; row < a.shape().rows; ++row) {
-    decode_row(a, row, x);
-    decode_row(b, row, y);
-    for (std::size_t col = 0; col < x.size(); ++col)
-      ASSERT_TRUE(static_cast<long double>(x[col]) == static_cast<long double>(y[col]) ||
-                  (std::isnan(x[col]) && std::isnan(y[col])))
-          << a.format().name << " to " << b.format().name << " at " << row << ", " << col << ": "
-          << x[col] << " became " << y[col];
-  }
-}
-
-std::string show(const Layout& layout) {
-  return fmt::format("{} g{} m{}", format_info(layout.id).name, layout.params.group_cols,
-                     static_cast<int>(layout.params.metadata));
-}
-
-void check_pair(const Layout& from, const Layout& to, Recipe recipe, std::mt19937_64& random,
-                ThreadPool& pool, std::map<Verdict, int>& verdicts) {
-  const PackedWeight source = random_weight(from, recipe, random);
-  TranscodeTarget target{to.id, to.params.group_cols, std::nullopt};
-  if (format_info(to.id).group_sizes.size() > 1) target.metadata = to.params.metadata;
-  const TranscodePlan plan = plan_transcode(source, target, pool);
-  const TranscodePlan dry = header_verdict(from.id, kShape, from.params, target);
-  ++verdicts[plan.verdict];
-  const std::string pair = show(from) + " to " + show(to);
-  EXPECT_LE(static_cast<int>(dry.verdict), static_cast<int>(plan.verdict)) << pair;
-  const auto made = transcode(source, plan, target, {}, pool);
-  if (plan.verdict == Verdict::kRefused) {
-    EXPECT_FALSE(plan.reason.empty());
-    ASSERT_FALSE(made.has_value());
-    EXPECT_EQ(made.error().code, ErrorCode::kNotRepresentable);
-    return;
-  }
-  ASSERT_TRUE(made.has_value()) << pair << ": " << made.error().message;
-  expect_same_reals(source, *made);
-  EXPECT_TRUE(compare_values(source, {}, *made, {}, pool).same_values) << pair;
-  EXPECT_EQ(plan.verdict == Verdict::kSameValuesMoreBytes, made->bytes() > source.bytes()) << pair;
-  TranscodeTarget back_target{from.id, from.params.group_cols, std::nullopt};
-  if (format_info(from.id).group_sizes.size() > 1) back_target.metadata = from.params.metadata;
-  const TranscodePlan back_plan = plan_transcode(*made, back_target, pool);
-  const auto back = transcode(*made, back_plan, back_target, {}, pool);
-  const bool promised =
-      plan.verdict == Verdict::kSameBytes ||
-      std::ranges::find(plan.conditions, "the way back gives the source's bytes") !=
-          plan.conditions.end();
-  if (promised) {
-    ASSERT_TRUE(back.has_value()) << pair << ": " << back.error().message;
-    EXPECT_TRUE(same_planes(source, *back)) << pair;
-  } else if (back) {
-    expect_same_reals(*made, *back);
-  }
-}
-
-TEST(Transcode, EveryPairKeepsValuesOrRefuses) {
-  SCOPED_TRACE(kSeed);
-  std::mt19937_64 random(kSeed);
-  ThreadPool pool(1);
-  const std::vector<Layout> layouts = all_layouts();
-  std::map<Verdict, int> verdicts;
-  for (const Layout& from : layouts)
-    for (const Layout& to : layouts)
-      for (Recipe recipe :
-           {Recipe::kPlain, Recipe::kCentered, Recipe::kNarrow, Recipe::kAdversarial})
-        check_pair(from, to, recipe, random, pool, verdicts);
-  EXPECT_GT(verdicts[Verdict::kSameBytes], 300);
-  EXPECT_GT(verdicts[Verdict::kSameValues], 5);
-  EXPECT_GT(verdicts[Verdict::kSameValuesMoreBytes], 1000);
-  EXPECT_GT(verdicts[Verdict::kRefused], 1000);
+  return layouts_at(kShape);
 }
 
 template <class From>

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <random>
 
+#include "packstone/format/variants.h"
+
 namespace packstone {
 namespace {
 
@@ -24,20 +26,23 @@ Random random_weight(FormatId id, Shape shape, FormatParams params, std::mt19937
     planes.push_back(std::move(plane));
     spans.push_back(planes.back());
   }
+  // Group numbers that are those of the columns.
+  if (const int index = format_info(id).index_plane; index >= 0)
+    for (std::int64_t col = 0; col < shape.cols; ++col)
+      write_bits(reinterpret_cast<unsigned char*>(planes[static_cast<std::size_t>(index)].data()),
+                 32 * static_cast<std::uint64_t>(col), 32,
+                 static_cast<std::uint32_t>(col / group_cols(id, params)));
   auto weight = PackedWeight::bind(id, shape, params, spans, nullptr, "random");
   return {std::move(planes), *std::move(weight)};
 }
 
 template <class Function>
 void for_every_format(Function&& function) {
-  for (std::uint16_t index = 0; index < kFormatCount; ++index) {
-    const FormatId id{index};
-    for (std::int32_t group : {0, 32, 64, 128})
-      for (FloatType metadata : {FloatType::kF32, FloatType::kF16, FloatType::kBF16})
-        for (std::int64_t cols : {0, 5, 32, 192, 512})
-          if (!layout_rule(id, {3, cols}, {group, metadata}))
-            function(id, Shape{3, cols}, FormatParams{group, metadata});
-  }
+  for (std::uint16_t index = 0; index < kFormatCount; ++index)
+    for (const std::int64_t rows : {3, 64})
+      for (const std::int64_t cols : {0, 5, 32, 192, 512})
+        for (const FormatParams& params : legal_variants(FormatId{index}, {rows, cols}))
+          if (!params.act_order) function(FormatId{index}, Shape{rows, cols}, params);
 }
 
 TEST(Unpack, PackIsTheInverse) {
