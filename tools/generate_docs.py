@@ -69,8 +69,8 @@ def moves_page(packstone):
     lines = [
         "# Exact moves between formats",
         "",
-        "Made by `tools/generate_docs.py` from `packstone formats --pairs --json`: for every ordered",
-        "pair of formats the best verdict that headers allow, on a [256, 1024] weight with the",
+        "Made by `tools/generate_docs.py` from `packstone formats --pairs --json`: for every",
+        "ordered pair of formats the best verdict that headers allow, on a [256, 1024] weight with the",
         "format's smallest group. What depends on the values follows as a condition; `convert` and",
         "`plan` decide it per tensor. Every pair is tried on random and adversarial weights by",
         "`transcode/pair_test.cc`.",
@@ -82,7 +82,8 @@ def moves_page(packstone):
     lines += ["", "| verdict | pairs |", "| --- | --- |"]
     lines += [f"| {VERDICTS.get(v, v)} | {n} |" for v, n in counts.items()]
     for source in sources:
-        lines += ["", f"## {source}", "", "| verdict | to | conditions or reason |", "| --- | --- | --- |"]
+        lines += ["", f"## {source}", "", "| verdict | to | conditions or reason |"]
+        lines += ["| --- | --- | --- |"]
         groups = {}
         for pair in pairs:
             if pair["from"] != source:
@@ -90,7 +91,8 @@ def moves_page(packstone):
             refused = pair["verdict"] == "refused"
             why = pair["reason"] if refused else "; ".join(pair["conditions"])
             why = why.replace(pair["to"], "the target") if refused else why
-            groups.setdefault((VERDICTS.get(pair["verdict"], "refused"), why), []).append(pair["to"])
+            verdict = VERDICTS.get(pair["verdict"], "refused")
+            groups.setdefault((verdict, why), []).append(pair["to"])
         for (verdict, why), targets in groups.items():
             names = ", ".join(f"`{name}`" for name in targets)
             lines.append(f"| {verdict} | {names} | {why or '-'} |")
