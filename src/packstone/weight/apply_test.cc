@@ -149,10 +149,13 @@ TEST(TypedWeight, B34_AUnitVectorGivesTheDequantColumn) {
                        x.bytes.data() + static_cast<std::size_t>(col) * value_bytes(type));
         const std::vector<double> y = doubles(apply(w, x.view(), test_pool()).value());
         for (std::size_t r = 0; r < y.size(); ++r) {
+          const auto row = std::span(values).subspan(r * static_cast<std::size_t>(one.shape.cols),
+                                                     static_cast<std::size_t>(one.shape.cols));
+          // 0 times infinity is NaN.
+          if (!std::ranges::all_of(row, [](double value) { return std::isfinite(value); }))
+            continue;
           // A sum of zeros is +0: adding +0 leaves every other value as it is.
-          const double want =
-              values[r * static_cast<std::size_t>(one.shape.cols) + static_cast<std::size_t>(col)] +
-              0.0;
+          const double want = row[static_cast<std::size_t>(col)] + 0.0;
           ASSERT_EQ(std::bit_cast<std::uint64_t>(y[r]), std::bit_cast<std::uint64_t>(want))
               << testing::text_of(one) << " " << value_type_name(type) << " row " << r;
         }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,8 +32,9 @@ std::string dims_text(std::span<const std::int64_t> dims);
 // limits::kMatrixElementsMax.
 std::optional<std::int64_t> element_count(std::span<const std::int64_t> dims);
 
-// A part of a weight as a reader has it: bytes, their shape, and who keeps them alive. `device` is
-// the host device whose memory they are.
+// A part of a weight as a reader has it: bytes, their shape (of a layout without a case of its own,
+// the shape that the part has as a tensor of a folder), and who keeps them alive. `device` is the
+// host device whose memory they are.
 struct ByteArray {
   Dims dims;
   ByteSpan bytes;

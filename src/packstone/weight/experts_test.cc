@@ -16,8 +16,7 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 // A stack of `experts` matrices of a format, as a list or below each other.
 Weight experts_of(const testing::FormatCase& one, std::int64_t experts, std::mt19937_64& random) {
   std::vector<PackedWeight> list;
-  for (std::int64_t i = 0; i < experts; ++i)
-    list.push_back(testing::random_weight(one.id, one.shape, one.params, random));
+  for (std::int64_t i = 0; i < experts; ++i) list.push_back(testing::random_packed(one, random));
   return Weight::from(std::move(list), std::vector<std::int64_t>{experts}).value();
 }
 

@@ -82,7 +82,7 @@ TEST(TypedWeight, B32_ApplyNeedsNoMemoryThatGrowsWithTheWeight) {
         const Shape shape{one.shape.rows * (scale == 0 ? 1 : 16), one.shape.cols};
         if (layout_rule(one.id, shape, one.params) != nullptr) continue;
         const Weight w =
-            Weight::from(testing::random_weight(one.id, shape, one.params, random)).value();
+            Weight::from(testing::random_packed({one.id, one.params, shape}, random)).value();
         needed[scale] = peak_of([&] { ASSERT_TRUE(apply(w, x.view(), test_pool()).has_value()); });
         // The result, at the type of the sum and at its own.
         needed[scale] -= shape.rows * (type == ValueType::kF64 ? 8 : 8);

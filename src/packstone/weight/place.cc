@@ -1,7 +1,8 @@
 #include <algorithm>
-#include <limits>
+#include <cstring>
 #include <new>
 
+#include "packstone/transcode/transcode.h"
 #include "packstone/weight/placed.h"
 #include "packstone/weight/state.h"
 
@@ -9,6 +10,7 @@ namespace packstone {
 namespace {
 
 constexpr std::string_view kWhere = "weight.place";
+constexpr int kDevicesMax = 4096;
 
 // The least number of columns, from one group on, that the layout can store alone.
 std::int64_t column_unit(FormatId format, const FormatParams& params, Shape matrix) {
@@ -77,13 +79,70 @@ Result<Slab> cut_slab(const WeightState& state, int axis, std::int64_t first, st
       all, kWhere);
 }
 
+// Columns [first, last) of MXFP4 codes, with whole blocks of scales; columns of the blocks that are
+// not among them have codes of zero.
+Result<Slab> cut_codes(const Slab& whole, std::int64_t first, std::int64_t last) {
+  const std::int64_t from = first / 32 * 32, to = ceil_div(last, 32) * 32;
+  const PackedWeight& packed = whole.packed[0];
+  const std::int64_t rows = packed.shape().rows;
+  PACKSTONE_TRY(OwnedWeight target,
+                OwnedWeight::allocate(packed.id(), {rows, to - from}, packed.params()));
+  for (std::int64_t row = 0; row < rows && first < last; ++row) {
+    std::memcpy(target.planes[0].data() + row * (to - from) / 2 + (first - from) / 2,
+                packed.plane(0).data() + (row * whole.cols + first) / 2,
+                static_cast<std::size_t>((last - first) / 2));
+    std::memcpy(target.planes[1].data() + row * (to - from) / 32,
+                packed.plane(1).data() + (row * whole.cols + from) / 32,
+                static_cast<std::size_t>((to - from) / 32));
+  }
+  Slab made{{}, whole.count, whole.per, whole.rows, to - from, first - from, last - first};
+  PACKSTONE_TRY(PackedWeight one, std::move(target).release("codes"));
+  made.packed.push_back(std::move(one));
+  return made;
+}
+
+// Codes cut along k beside scales that are whole.
+Result<Weight> place_codes(const Weight& w, Placement codes) {
+  PACKSTONE_TRY(Weight one, collect(w));
+  const WeightState& source = one.state();
+  const std::int64_t bytes = w.k() / 2;
+  if (codes.devices < 1 || codes.devices > kDevicesMax || bytes % codes.devices != 0)
+    return fail(ErrorCode::kInvalidInput, kWhere, "codes",
+                fmt::format("axis {} of {} cut over {} devices: {} bytes of codes in a row",
+                            codes.axis, dims_text(w.shape()), codes.devices, bytes),
+                "a number of devices that divides the bytes", "keep it whole along k");
+  WeightState state{source.kind, source.dims, codes, window_ends(w.k(), codes.devices, 2), {}};
+  for (std::size_t d = 0; d + 1 < state.ends.size(); ++d) {
+    PACKSTONE_TRY(Slab slab, cut_codes(source.slabs[0], state.ends[d], state.ends[d + 1]));
+    state.slabs.push_back(std::move(slab));
+  }
+  return WeightMaker::make(std::move(state));
+}
+
+std::string placement_text(Placement placement) {
+  if (placement.axis == Placement::kWhole)
+    return fmt::format("whole on {} devices", placement.devices);
+  return fmt::format("cut along axis {} over {} devices", placement.axis, placement.devices);
+}
+
+// The names of a weight's parts.
+std::vector<std::string> part_names(const Weight& w) {
+  if (w.case_name() == "mxfp4") return {"codes", "scales"};
+  const WeightParts parts = w.parts();
+  if (!std::holds_alternative<PlaneParts>(parts)) return {"blocks"};
+  std::vector<std::string> names;
+  for (const NamedPart& part : std::get<PlaneParts>(parts).planes)
+    if (std::ranges::find(names, part.name) == names.end()) names.push_back(part.name);
+  return names;
+}
+
 }  // namespace
 
 Result<CutPlan> plan_cut(FormatId format, const FormatParams& params,
                          std::span<const std::int64_t> dims, Placement placement) {
   const int rank = static_cast<int>(dims.size());
   const std::string_view name = format_info(format).name;
-  if (placement.devices < 1 || placement.devices > 4096 || rank < 2 ||
+  if (placement.devices < 1 || placement.devices > kDevicesMax || rank < 2 ||
       placement.axis < Placement::kWhole || placement.axis >= rank || !element_count(dims))
     return fail(ErrorCode::kInvalidInput, kWhere, name,
                 fmt::format("axis {} of {} cut over {} devices", placement.axis, dims_text(dims),
@@ -131,6 +190,36 @@ Result<Weight> place(const Weight& w, Placement placement) {
     return fail(ErrorCode::kExhausted, kWhere, w.case_name(), "too little memory",
                 "the parts of every device");
   }
+}
+
+Result<Weight> place_parts(const Weight& w, std::span<const PartPlacement> parts) {
+  const std::vector<std::string> names = part_names(w);
+  const auto of = [&](std::string_view name) {
+    return std::ranges::find(parts, name, &PartPlacement::part);
+  };
+  for (const std::string& name : names)
+    if (of(name) == parts.end() || parts.size() != names.size())
+      return fail(ErrorCode::kInvalidInput, kWhere, w.case_name(),
+                  fmt::format("{} placements", parts.size()),
+                  fmt::format("one for each of {}", fmt::join(names, ", ")));
+  const Placement first = of(names[0])->placement;
+  const auto apart = std::ranges::find_if(
+      names, [&](const std::string& name) { return of(name)->placement != first; });
+  if (apart == names.end()) return place(w, first);
+  const Placement other = of(*apart)->placement;
+  const int k_axis = static_cast<int>(w.shape().size()) - 1;
+  if (w.case_name() == "mxfp4" && first.axis == k_axis && other.axis == Placement::kWhole &&
+      other.devices == first.devices) {
+    try {
+      return place_codes(w, first);
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorCode::kExhausted, kWhere, w.case_name(), "too little memory",
+                  "the parts of every device");
+    }
+  }
+  return fail(ErrorCode::kInvalidInput, kWhere, *apart, placement_text(other),
+              fmt::format("{}, beside {}", placement_text(first), names[0]),
+              "place all parts alike, or keep the weight whole along k");
 }
 
 }  // namespace packstone

@@ -52,10 +52,23 @@ struct CutPlan {
 Result<CutPlan> plan_cut(FormatId format, const FormatParams& params,
                          std::span<const std::int64_t> dims, Placement placement);
 
-// place(w, placement, pool) is w with its parts moved there, as bytes; every device of a cut owns
+// place(w, placement) is w with its parts moved there, as bytes; every device of a cut owns
 // what it has. Values do not change. Errors: as plan_cut, before anything is allocated; and
 // gather_rows' where a layout cannot be cut so.
 Result<Weight> place(const Weight& w, Placement placement);
+
+// Where one part lies; parts are named as in WeightParts.
+struct PartPlacement {
+  std::string_view part;
+  Placement placement;
+};
+
+// place_parts(w, parts) is place with a placement for every part. Legal: one placement for all; and
+// of the case mxfp4, codes cut along k beside scales whole on the same devices, where the devices
+// divide k / 2, the bytes of a row: then codes may be cut inside a block.
+// Errors: as place; kInvalidInput naming the part that lies apart from its codes, and where it
+// would have to lie.
+Result<Weight> place_parts(const Weight& w, std::span<const PartPlacement> parts);
 
 // dequant with the result cut as w is.
 Result<PlacedArray> dequant_placed(const Weight& w, ValueType type, ThreadPool& pool);

@@ -1,12 +1,10 @@
 // Proves that quantize_q8_0 makes the bytes that ggml makes, and what it does where ggml's result
 // is not defined: contracts B23 to B28.
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #if defined(__x86_64__)
 #  include <xmmintrin.h>
 #endif
 
+#include "packstone/weight/test_stream.h"
 #include "packstone/weight/test_weight.h"
 
 namespace packstone {
@@ -24,27 +22,14 @@ constexpr std::size_t kBlocks = 16384;
 
 // The floats of tests/vectors/make_weight_vectors.py, quantize.
 std::vector<float> stream_floats() {
+  const std::vector<std::byte> words = testing::stream(3, kBlocks * 128);
   std::vector<float> values;
-  std::uint64_t state = 3;
-  for (std::size_t i = 0; i < kBlocks * 32; i += 2) {
-    state += 0x9E3779B97F4A7C15u;
-    std::uint64_t z = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
-    for (const std::uint32_t word :
-         {static_cast<std::uint32_t>(z), static_cast<std::uint32_t>(z >> 32)}) {
-      const auto exponent = static_cast<std::uint32_t>(i / 32 % 240) + (word >> 23 & 7);
-      values.push_back(std::bit_cast<float>((word & 0x807FFFFFu) | exponent << 23));
-    }
+  for (std::size_t i = 0; i < kBlocks * 32; ++i) {
+    const auto word = load_le<std::uint32_t>(words.data() + 4 * i);
+    const auto exponent = static_cast<std::uint32_t>(i / 32 % 240) + (word >> 23 & 7);
+    values.push_back(std::bit_cast<float>((word & 0x807FFFFFu) | exponent << 23));
   }
   return values;
-}
-
-std::uint64_t digest(ByteSpan bytes) {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    sum += std::to_integer<std::uint64_t>(bytes[i]) * (2 * i + 1);
-  return sum;
 }
 
 ByteSpan blocks_of(const Weight& w) {
@@ -56,11 +41,15 @@ Weight quantized(const Array& x, ThreadPool& pool = test_pool()) {
 }
 
 TEST(TypedWeight, B23_BytesAreThoseOfGgml) {
-  std::ifstream file(PACKSTONE_SOURCE_DIR "/tests/vectors/weight/ggml_digests.json");
-  const auto expected = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json expected = testing::digests();
   ASSERT_TRUE(expected.is_object());
   const Array x = array_of({static_cast<std::int64_t>(kBlocks), 32}, stream_floats());
-  EXPECT_EQ(fmt::format("{:016x}", digest(blocks_of(quantized(x)))), expected["quantize_q8_0"]);
+  const Weight w = quantized(x);
+  const ByteSpan bytes = blocks_of(w);
+  EXPECT_EQ(
+      testing::digest_text(bytes.size(),
+                           [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); }),
+      expected["quantize_q8_0"]);
 }
 
 TEST(TypedWeight, B23_EveryTypeIsReadAtFloat32) {

@@ -25,9 +25,7 @@ bool starts_at(Shape shape, const FormatParams& params, std::int64_t row, std::i
     return 8 * (static_cast<std::uint64_t>(row) * bytes.stride[p] +
                 F::plane_bytes(plane, {1, col}, params));
   };
-  if (F::code(shape, params, row, col).piece[0].bit - F::code(one, params, 0, 0).piece[0].bit !=
-      start(0))
-    return false;
+  if (F::tile_start(shape, params, row, col, 0) != start(0)) return false;
   for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which) {
     const Piece here =
         F::param(shape, params, which, row, col / F::param_cols(which, params)).piece[0];
@@ -37,13 +35,20 @@ bool starts_at(Shape shape, const FormatParams& params, std::int64_t row, std::i
   return true;
 }
 
+// Whether the format's rows can be runs of bytes at all.
+template <CodedFormat F>
+constexpr bool rows_may_be_bytes() {
+  return F::kTile.rows == 1 && F::kTile.segments == 1 && index_plane<F>() < 0 && !SharesPlaces<F>;
+}
+
 // Where the window's bytes lie in each row, when rows are runs of bytes.
 std::optional<RowBytes> row_bytes(const PackedWeight& weight, ColumnWindow window) {
   const Shape shape = weight.shape();
   const FormatParams& params = weight.params();
   return visit(weight.id(), [&]<class F>() -> std::optional<RowBytes> {
     RowBytes bytes;
-    if (F::legal({1, shape.cols}, params) != nullptr ||
+    if (!rows_may_be_bytes<F>() || window.first % F::kTile.cols != 0 ||
+        window.count % F::kTile.cols != 0 || F::legal({1, shape.cols}, params) != nullptr ||
         F::legal({1, window.first}, params) != nullptr ||
         F::legal({1, window.count}, params) != nullptr)
       return std::nullopt;
@@ -134,6 +139,12 @@ Result<PackedWeight> repack_rows(OwnedWeight target, const PackedWeight& like,
                                  const std::function<RowPick(std::int64_t)>& pick,
                                  ColumnWindow window, std::string_view where) {
   const std::string_view name = like.format().name;
+  if (!like.format().writable)
+    return fail(ErrorCode::kUnsupported, where, name, "a layout that is only read",
+                "a layout that can be written");
+  if (like.params().act_order && window.count != like.shape().cols)
+    return fail(ErrorCode::kNotRepresentable, where, name, "columns in activation order",
+                "all columns", "their groups lie anywhere along k");
   if (window.first % group_cols(like.id(), like.params()) != 0)
     return fail(ErrorCode::kNotRepresentable, where, name,
                 fmt::format("columns from {}", window.first), "whole groups");
@@ -146,7 +157,9 @@ Result<PackedWeight> repack_rows(OwnedWeight target, const PackedWeight& like,
       return fail(ErrorCode::kUnsupported, where, name, "a row out of range", "positions in range",
                   "rows of this layout share words and parameters");
     row.read(from);
-    pack_row(like.id(), shape, like.params(), planes.data(), i, row.codes(), row.raw());
+    if (!pack_row(like.id(), shape, like.params(), planes.data(), i, row.codes(), row.raw()))
+      return fail(ErrorCode::kNotRepresentable, where, name, fmt::format("row {}", i),
+                  "codes that a block of the layout has");
   }
   PACKSTONE_TRY(PackedWeight made, std::move(target).release(name));
   for (std::int64_t i = 0; i < shape.rows; ++i) {

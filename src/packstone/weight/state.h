@@ -10,7 +10,7 @@
 
 namespace packstone {
 
-enum class WeightCase : std::uint8_t { kQ8_0, kQ4_K, kQ6_K, kPlanes };
+enum class WeightCase : std::uint8_t { kMxfp4, kMxfp4Blocks, kQ8_0, kQ4_K, kQ6_K, kPlanes };
 
 struct WeightState {
   WeightCase kind = WeightCase::kPlanes;

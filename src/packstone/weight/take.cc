@@ -67,25 +67,13 @@ Result<Slab> take_slab(const WeightState& state, int axis,
   return taken;
 }
 
-// Puts what a visitor returned for one part in place of the part.
-Result<ByteArray> visit_part(const PartVisitor& visit, std::string_view case_name,
-                             std::string_view part, const ByteArray& bytes) {
-  PACKSTONE_TRY(ByteArray changed, visit(case_name, part, bytes));
-  const auto count = element_count(changed.dims);
-  if (!count || static_cast<std::uint64_t>(*count) != changed.bytes.size())
-    return fail(ErrorCode::kInvalidInput, kWalk, part,
-                fmt::format("{} bytes of shape {}", changed.bytes.size(), dims_text(changed.dims)),
-                "as many bytes as the shape says");
-  return changed;
-}
-
-Result<Weight> renamed(Result<Weight> made) {
+// The error of a constructor, said of walk.
+template <class T>
+Result<T> renamed(Result<T> made) {
   if (made) return made;
   Error error = std::move(made).error();
-  const std::size_t end = error.message.find(": ");
-  return std::unexpected(
-      Error{error.code,
-            fmt::format("{}{}", kWalk, error.message.substr(std::min(end, error.message.size())))});
+  const std::size_t end = std::min(error.message.find(": "), error.message.size());
+  return std::unexpected(Error{error.code, fmt::format("{}{}", kWalk, error.message.substr(end))});
 }
 
 // The named cases rebuild by their constructors.
@@ -94,16 +82,25 @@ struct RebuildCase {
   const PartVisitor& visit;
   const WeightState& state;
 
+  Result<Weight> operator()(const Mxfp4Parts& parts) const {
+    PACKSTONE_TRY(ByteArray codes, visit(name, "codes", parts.codes));
+    PACKSTONE_TRY(ByteArray scales, visit(name, "scales", parts.scales));
+    return renamed(Weight::mxfp4(std::move(codes), std::move(scales)));
+  }
+  Result<Weight> operator()(const Mxfp4BlocksParts& parts) const {
+    PACKSTONE_TRY(ByteArray blocks, visit(name, "blocks", parts.blocks));
+    return renamed(Weight::mxfp4_blocks(std::move(blocks)));
+  }
   Result<Weight> operator()(const Q8_0Parts& parts) const {
-    PACKSTONE_TRY(ByteArray blocks, visit_part(visit, name, "blocks", parts.blocks));
+    PACKSTONE_TRY(ByteArray blocks, visit(name, "blocks", parts.blocks));
     return renamed(Weight::q8_0(std::move(blocks)));
   }
   Result<Weight> operator()(const Q4_KParts& parts) const {
-    PACKSTONE_TRY(ByteArray blocks, visit_part(visit, name, "blocks", parts.blocks));
+    PACKSTONE_TRY(ByteArray blocks, visit(name, "blocks", parts.blocks));
     return renamed(Weight::q4_k(std::move(blocks)));
   }
   Result<Weight> operator()(const Q6_KParts& parts) const {
-    PACKSTONE_TRY(ByteArray blocks, visit_part(visit, name, "blocks", parts.blocks));
+    PACKSTONE_TRY(ByteArray blocks, visit(name, "blocks", parts.blocks));
     return renamed(Weight::q6_k(std::move(blocks)));
   }
   Result<Weight> operator()(const PlaneParts&) const {
@@ -117,7 +114,8 @@ struct RebuildCase {
     for (std::size_t d = 0; d < made.slabs.size(); ++d) {
       std::size_t index = 0;
       const WeightParts all =
-          slab_parts(WeightCase::kPlanes, state.slabs[d], state.dims, static_cast<int>(d));
+          slab_parts(WeightCase::kPlanes, state.slabs[d], state.local_dims(static_cast<int>(d)),
+                     static_cast<int>(d));
       const PlaneParts& old = std::get<PlaneParts>(all);
       for (PackedWeight& packed : made.slabs[d].packed) {
         PACKSTONE_TRY(PackedWeight one, rebuild(packed, old, index));
@@ -133,15 +131,15 @@ struct RebuildCase {
     auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
     for (int plane = 0; plane < packed.plane_count(); ++plane, ++index) {
       const NamedPart& part = old.planes[index];
-      PACKSTONE_TRY(ByteArray changed, visit_part(visit, name, part.name, part.bytes));
+      PACKSTONE_TRY(ByteArray changed, visit(name, part.name, part.bytes));
       if (changed.dims != part.bytes.dims)
         return fail(ErrorCode::kInvalidInput, kWalk, part.name, "shape " + dims_text(changed.dims),
                     dims_text(part.bytes.dims));
       planes.push_back(changed.bytes);
       owners->push_back(std::move(changed.owner));
     }
-    return PackedWeight::bind(packed.id(), packed.shape(), packed.params(), std::move(planes),
-                              std::move(owners), name);
+    return renamed(PackedWeight::bind(packed.id(), packed.shape(), packed.params(),
+                                      std::move(planes), std::move(owners), name));
   }
 };
 

@@ -38,8 +38,7 @@ TEST(TypedWeight, B43_EveryLayoutTakesRowsAndMatricesAsBytes) {
   std::mt19937_64 random(43);
   for (const testing::FormatCase& one : testing::all_formats()) {
     std::vector<PackedWeight> list;
-    for (int i = 0; i < 3; ++i)
-      list.push_back(testing::random_weight(one.id, one.shape, one.params, random, true));
+    for (int i = 0; i < 3; ++i) list.push_back(testing::random_packed(one, random, true));
     const Weight w = Weight::from(list, Positions{3}).value();
     const Array values = dequant(w, ValueType::kF32, test_pool()).value();
     const Positions matrices = {2, 0, 2, 1};

@@ -1,40 +1,19 @@
 // Proves what the values of a weight are, at every type: contracts B12 to B22.
 #include <cfenv>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "packstone/transcode/unpack.h"
+#include "packstone/weight/test_stream.h"
 #include "packstone/weight/test_weight.h"
 
 namespace packstone {
 namespace {
 
 using testing::bytes_of;
+using testing::digest_text;
 using testing::doubles;
+using testing::pattern_of;
+using testing::stream;
 using testing::test_pool;
-
-// What tests/vectors/make_weight_vectors.py defines.
-std::vector<std::byte> stream(std::uint64_t seed, std::size_t bytes) {
-  std::vector<std::byte> result((bytes + 7) / 8 * 8);
-  std::uint64_t state = seed;
-  for (std::size_t at = 0; at < result.size(); at += 8) {
-    state += 0x9E3779B97F4A7C15u;
-    std::uint64_t z = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    store_le(result.data() + at, z ^ (z >> 31));
-  }
-  result.resize(bytes);
-  return result;
-}
-
-std::uint32_t pattern_of(float value) {
-  return std::isnan(value) ? 0x7FC00000u : std::bit_cast<std::uint32_t>(value);
-}
-
-nlohmann::json digests() {
-  std::ifstream file(PACKSTONE_SOURCE_DIR "/tests/vectors/weight/ggml_digests.json");
-  return nlohmann::json::parse(file, nullptr, false);
-}
 
 // Blocks of the stream with every binary16 scale.
 struct ScaleStream {
@@ -70,7 +49,7 @@ TEST(TypedWeight, B17_ZeroBytesDecodeToZeroAndToMinusZeroInQ6_K) {
 }
 
 TEST(TypedWeight, B18_EveryScaleDecodesToTheBitsOfGgml) {
-  const nlohmann::json expected = digests();
+  const nlohmann::json expected = testing::digests();
   ASSERT_TRUE(expected.is_object());
   for (const ScaleStream& one : kStreams) {
     const Array values = dequant(stream_weight(one), ValueType::kF32, test_pool()).value();
@@ -78,10 +57,9 @@ TEST(TypedWeight, B18_EveryScaleDecodesToTheBitsOfGgml) {
     ASSERT_EQ(all.size(), kScales * one.cols);
     const std::size_t part = 4096 * one.cols;
     for (std::size_t i = 0; i < expected["decode"][one.name].size(); ++i) {
-      std::uint64_t sum = 0;
-      for (std::size_t j = 0; j < part; ++j)
-        sum += std::uint64_t{pattern_of(all[i * part + j])} * (2 * j + 1);
-      EXPECT_EQ(fmt::format("{:016x}", sum), expected["decode"][one.name][i]) << one.name << i;
+      EXPECT_EQ(digest_text(part, [&](std::size_t j) { return pattern_of(all[i * part + j]); }),
+                expected["decode"][one.name][i])
+          << one.name << i;
     }
   }
 }

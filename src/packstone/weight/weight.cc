@@ -20,10 +20,12 @@ constexpr BlockCase block_case(WeightCase kind, std::string_view name, std::stri
   return {kind, name, where, kFormatId<F>, F::kBlockCols, F::kBlockBytes};
 }
 
+constexpr BlockCase kMxfp4BlocksCase =
+    block_case<GgufMxfp4>(WeightCase::kMxfp4Blocks, "mxfp4_blocks", "weight.mxfp4_blocks");
 constexpr BlockCase kQ8_0Case = block_case<GgufQ8_0>(WeightCase::kQ8_0, "q8_0", "weight.q8_0");
 constexpr BlockCase kQ4_KCase = block_case<GgufQ4_K>(WeightCase::kQ4_K, "q4_k", "weight.q4_k");
 constexpr BlockCase kQ6_KCase = block_case<GgufQ6_K>(WeightCase::kQ6_K, "q6_k", "weight.q6_k");
-constexpr BlockCase kBlockCases[] = {kQ8_0Case, kQ4_KCase, kQ6_KCase};
+constexpr BlockCase kBlockCases[] = {kMxfp4BlocksCase, kQ8_0Case, kQ4_KCase, kQ6_KCase};
 
 // A part's shape, whatever its layout.
 Status check_part(const ByteArray& part, std::string_view where, std::string_view name) {
@@ -98,6 +100,7 @@ Dims WeightState::local_dims(int device) const {
 }
 
 std::string_view case_name_of(const WeightState& state) {
+  if (state.kind == WeightCase::kMxfp4) return "mxfp4";
   for (const BlockCase& one : kBlockCases)
     if (one.kind == state.kind) return one.name;
   return state.like().format().name;
@@ -110,6 +113,36 @@ std::optional<int> find_axis(int axis, std::size_t rank) {
   return at;
 }
 
+Result<Weight> Weight::mxfp4(ByteArray codes, ByteArray scales) {
+  constexpr std::string_view kWhere = "weight.mxfp4";
+  PACKSTONE_CHECK_OK(check_part(codes, kWhere, "codes"));
+  PACKSTONE_CHECK_OK(check_part(scales, kWhere, "scales"));
+  if (codes.dims.back() % 16 != 0)
+    return fail(ErrorCode::kInvalidInput, kWhere, "codes", "shape " + dims_text(codes.dims),
+                "[..., n, k / 2] with k a multiple of 32");
+  WeightState state{WeightCase::kMxfp4, codes.dims, {}, {}, {}};
+  state.dims.back() *= 2;
+  Dims need = codes.dims;
+  need.back() /= 16;
+  if (scales.dims != need || scales.device != codes.device)
+    return fail(ErrorCode::kInvalidInput, kWhere, "scales",
+                fmt::format("shape {} on device {}", dims_text(scales.dims), scales.device),
+                fmt::format("{} on device {}, beside codes {}", dims_text(need), codes.device,
+                            dims_text(codes.dims)));
+  const std::int64_t count = matrix_count(state.dims), n = state.dims[state.dims.size() - 2];
+  const std::int64_t k = state.dims.back();
+  using Owners = std::array<std::shared_ptr<const void>, 2>;
+  auto owners = std::make_shared<const Owners>(Owners{codes.owner, scales.owner});
+  PACKSTONE_TRY(PackedWeight packed,
+                PackedWeight::bind(kFormatId<Mxfp4>, {count * n, k}, {},
+                                   {codes.bytes, scales.bytes}, std::move(owners), "codes"));
+  state.slabs.push_back({{std::move(packed)}, count, std::max<std::int64_t>(count, 1), n, k, 0, k});
+  return WeightMaker::make(std::move(state));
+}
+
+Result<Weight> Weight::mxfp4_blocks(ByteArray blocks) {
+  return of_blocks(kMxfp4BlocksCase, std::move(blocks));
+}
 Result<Weight> Weight::q8_0(ByteArray blocks) {
   return of_blocks(kQ8_0Case, std::move(blocks));
 }
@@ -191,24 +224,50 @@ WeightParts Weight::parts(int device) const {
   return slab_parts(state_->kind, state_->slab(device), state_->local_dims(device), device);
 }
 
+namespace {
+
+// The plane's shape as a folder would have it; the leading axes where its rows are all matrices'.
+Dims part_dims(const Slab& slab, const PackedWeight& packed, int plane, const Dims& dims) {
+  const PlaneDims all = plane_dims(packed.id(), plane, packed.shape(), packed.params());
+  Dims result(all.dim, all.dim + all.rank);
+  if (slab.packed.size() == 1 && all.rank > 0 && all.dim[0] == slab.count * slab.rows) {
+    result.erase(result.begin());
+    result.insert(result.begin(), dims.begin(), dims.end() - 1);
+  }
+  return result;
+}
+
+// A plane of bytes of a named case: [..., n, row_bytes].
+ByteArray case_part(const Slab& slab, int plane, const Dims& dims, std::int64_t row_bytes,
+                    int device) {
+  const PackedWeight& packed = slab.packed[0];
+  ByteArray part{dims, packed.plane(plane), packed.owner(), device};
+  part.dims.back() = row_bytes;
+  return part;
+}
+
+}  // namespace
+
 WeightParts slab_parts(WeightCase kind, const Slab& slab, const Dims& dims, int device) {
-  const PackedWeight& first = slab.packed[0];
+  if (kind == WeightCase::kMxfp4)
+    return Mxfp4Parts{case_part(slab, 0, dims, slab.cols / 2, device),
+                      case_part(slab, 1, dims, slab.cols / 32, device)};
   for (const BlockCase& one : kBlockCases) {
     if (one.kind != kind) continue;
-    ByteArray blocks{dims, first.plane(0), first.owner(), device};
-    blocks.dims.back() = slab.cols / one.block_cols * one.block_bytes;
+    ByteArray blocks =
+        case_part(slab, 0, dims, slab.cols / one.block_cols * one.block_bytes, device);
+    if (kind == WeightCase::kMxfp4Blocks) return Mxfp4BlocksParts{std::move(blocks)};
     if (kind == WeightCase::kQ8_0) return Q8_0Parts{std::move(blocks)};
     if (kind == WeightCase::kQ4_K) return Q4_KParts{std::move(blocks)};
     return Q6_KParts{std::move(blocks)};
   }
+  const PackedWeight& first = slab.packed[0];
   PlaneParts parts{first.id(), first.params(), {}};
   for (const PackedWeight& packed : slab.packed)
     for (int plane = 0; plane < packed.plane_count(); ++plane)
-      parts.planes.push_back({plane_name(packed.format(), plane),
-                              {{static_cast<std::int64_t>(packed.plane(plane).size())},
-                               packed.plane(plane),
-                               packed.owner(),
-                               device}});
+      parts.planes.push_back(
+          {plane_name(packed.format(), plane),
+           {part_dims(slab, packed, plane, dims), packed.plane(plane), packed.owner(), device}});
   return parts;
 }
 

@@ -26,6 +26,13 @@ struct NamedPart {
 };
 
 // The cases of a weight, with their parts.
+struct Mxfp4Parts {
+  ByteArray codes;   // [..., n, k / 2]: value 2 i in byte i's low nibble, 2 i + 1 in its high one
+  ByteArray scales;  // [..., n, k / 32]
+};
+struct Mxfp4BlocksParts {
+  ByteArray blocks;  // [..., n, k / 32 * 17]
+};
 struct Q8_0Parts {
   ByteArray blocks;  // [..., n, k / 32 * 34]
 };
@@ -40,7 +47,8 @@ struct PlaneParts {  // every other layout of the registry
   FormatParams params;
   std::vector<NamedPart> planes;  // of each packed weight in turn
 };
-using WeightParts = std::variant<Q8_0Parts, Q4_KParts, Q6_KParts, PlaneParts>;
+using WeightParts =
+    std::variant<Mxfp4Parts, Mxfp4BlocksParts, Q8_0Parts, Q4_KParts, Q6_KParts, PlaneParts>;
 
 // Where the parts of a weight, or the values of a result, lie on a set of host devices: whole on
 // each of them, or cut along one axis. A host device is an index that owns memory of its own.
@@ -57,6 +65,13 @@ struct Placement {
 // and walk only.
 class Weight {
  public:
+  // mxfp4(codes, scales): MXFP4 with its scales apart, codes [..., n, k / 2] and scales
+  // [..., n, k / 32], on one device. mxfp4_blocks(blocks): GGUF's blocks, [..., n, k / 32 * 17].
+  // Values follow OCP MX where ggml does not: code 8 is -0.0, scale byte 255 makes its group NaN.
+  // Errors, cost: as q8_0.
+  static Result<Weight> mxfp4(ByteArray codes, ByteArray scales);
+  static Result<Weight> mxfp4_blocks(ByteArray blocks);
+
   // q8_0(blocks), q4_k, q6_k: the weight of blocks in GGUF's layouts, [..., n, k / 32 * 34],
   // [..., n, k / 256 * 144] and [..., n, k / 256 * 210]. The layout is the caller's to know: a
   // shape does not tell one from the other.
@@ -80,7 +95,7 @@ class Weight {
   const Dims& shape() const;
   std::int64_t n() const;
   std::int64_t k() const;
-  // "q8_0", "q4_k", "q6_k", or the format's name.
+  // "mxfp4", "mxfp4_blocks", "q8_0", "q4_k", "q6_k", or the format's name.
   std::string_view case_name() const;
   FormatId format() const;
   const FormatParams& params() const;
