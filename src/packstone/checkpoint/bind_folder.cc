@@ -148,7 +148,10 @@ class FolderBinder {
     const std::string name = module_of(binder_.expected()[index]);
     PACKSTONE_TRY(const ModuleQuantization says, spec_.module({module.stored, name}));
     const std::vector<ModuleTensor> parts = packed_parts(module);
-    if (parts.empty()) {
+    // A lone weight of an odd type, without a config, is a type without a format.
+    const bool lone = parts.size() == 1 && parts[0].suffix == ".weight" && !spec_.present() &&
+                      parts[0].view->type->name != "U32";
+    if (parts.empty() || lone) {
       const TensorView* view = find(name + ".weight");
       if (view == nullptr) return {};
       used_.insert(view);
@@ -171,69 +174,27 @@ class FolderBinder {
       return fail(ErrorCode::kCorruptData, kWhere, subject,
                   fmt::format("packed codes ({})", first.view->type->name),
                   fmt::format("floats, as {} says", says.key));
-    PACKSTONE_CHECK_OK(check_parts(parts, says, binder_.file(), module.stored));
-    if (says.layout == "mlx-affine") return bind_mlx(index, parts, says);
-    const Shape shape = binder_.expected()[index].shape;
-    binder_.add_unsupported(index, {.name = binder_.expected()[index].name,
+    const ExpectedTensor& expected = binder_.expected()[index];
+    const PackedModule packed{binder_.file(), module.stored, expected.shape, parts, says};
+    PACKSTONE_CHECK_OK(check_parts(packed));
+    PACKSTONE_TRY(std::optional<PackedWeight> weight, bind_parts(packed));
+    const std::vector<std::int64_t> shape = {expected.shape.rows, expected.shape.cols};
+    if (weight) {
+      binder_.add(index, {.name = expected.name,
+                          .stored_name = first.view->name,
+                          .shape = shape,
+                          .weight = *std::move(weight),
+                          .row_order = RowOrder::kSame,
+                          .order_head_dim = 0,
+                          .value_rule = ValueRule::kSame});
+      return {};
+    }
+    binder_.add_unsupported(index, {.name = expected.name,
                                     .stored_name = first.view->name,
                                     .type = says.layout,
-                                    .shape = {shape.rows, shape.cols},
+                                    .shape = shape,
                                     .bytes = total_bytes(parts),
                                     .detail = detail_text(parts, says)});
-    return {};
-  }
-
-  Status bind_mlx(std::size_t index, const std::vector<ModuleTensor>& parts,
-                  const ModuleQuantization& says) {
-    const ExpectedTensor& expected = binder_.expected()[index];
-    const auto part = [&](std::string_view suffix) -> const TensorView& {
-      return *std::ranges::find(parts, suffix, &ModuleTensor::suffix)->view;
-    };
-    const TensorView& codes = part(".weight");
-    const TensorView& scales = part(".scales");
-    const TensorView& biases = part(".biases");
-    const std::optional<FloatType> metadata = float_type(*scales.type);
-    if (!metadata || biases.type != scales.type || biases.shape != scales.shape)
-      return fail(ErrorCode::kCorruptData, kWhere, binder_.subject(biases.name),
-                  fmt::format("{} {}", biases.type->name, shape_text(biases.shape)),
-                  fmt::format("the float type and shape of '.scales', {} {}", scales.type->name,
-                              shape_text(scales.shape)));
-    const std::int64_t rows = expected.shape.rows;
-    const std::int64_t cols = expected.shape.cols;
-    if (codes.shape.size() != 2 || scales.shape.size() != 2 || codes.shape[0] != rows ||
-        scales.shape[0] != rows || scales.shape[1] < 1 || cols % scales.shape[1] != 0 ||
-        codes.shape[1] > cols || codes.shape[1] * 32 % cols != 0)
-      return fail(
-          ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
-          fmt::format("codes {} and scales {}", shape_text(codes.shape), shape_text(scales.shape)),
-          fmt::format("codes and scales of a [{}, {}] matrix", rows, cols));
-    const std::int64_t bits = codes.shape[1] * 32 / cols;
-    const std::int64_t group = cols / scales.shape[1];
-    if (bits != says.bits || group != says.group_cols)
-      return fail(
-          ErrorCode::kCorruptData, kWhere, binder_.subject(codes.name),
-          fmt::format("{} bits in groups of {} by its shapes", bits, group),
-          fmt::format("{} bits in groups of {}, as {} says", says.bits, says.group_cols, says.key),
-          says.packed ? "" : "the config has no override for this path");
-    const std::optional<FormatId> format = find_format(fmt::format("mlx.affine.w{}", bits));
-    if (!format)
-      return fail(ErrorCode::kUnsupported, kWhere, binder_.subject(codes.name),
-                  fmt::format("{} bits", bits), "2, 3, 4, 5, 6 or 8 bits");
-    const FormatParams params{static_cast<std::int32_t>(group), *metadata};
-    // Planes may lie in different shards: the weight keeps all of their mappings.
-    auto owner = std::make_shared<const std::array<std::shared_ptr<const void>, 3>>(
-        std::array{codes.owner, scales.owner, biases.owner});
-    PACKSTONE_TRY(PackedWeight weight,
-                  PackedWeight::bind(*format, expected.shape, params,
-                                     {codes.bytes, scales.bytes, biases.bytes}, std::move(owner),
-                                     binder_.subject(codes.name)));
-    binder_.add(index, {.name = expected.name,
-                        .stored_name = codes.name,
-                        .shape = {rows, cols},
-                        .weight = std::move(weight),
-                        .row_order = RowOrder::kSame,
-                        .order_head_dim = 0,
-                        .value_rule = ValueRule::kSame});
     return {};
   }
 

@@ -114,10 +114,8 @@ Status SpecBuilder::gptq() {
   PACKSTONE_CHECK_OK(read_bits(2, 8, std::nullopt));
   PACKSTONE_CHECK_OK(read_group(kDefaultGroup));
   PACKSTONE_CHECK_OK(read_symmetry(std::nullopt));
-  if (!spec_.base_.symmetric) {
-    problems_.push_back(fmt::format("{}: no 'sym': taken as true", spec_.key_));
-    spec_.base_.symmetric = true;
-  }
+  if (!spec_.base_.symmetric)
+    problems_.push_back(fmt::format("{}: no 'sym': the stored zero points count", spec_.key_));
   PACKSTONE_TRY(const auto act_order, statements_.boolean("desc_act"));
   spec_.base_.act_order = act_order.value_or(false);
   PACKSTONE_TRY(spec_.head_, statements_.boolean("lm_head"));
