@@ -177,16 +177,17 @@ class FolderBinder {
     const ExpectedTensor& expected = binder_.expected()[index];
     const PackedModule packed{binder_.file(), module.stored, expected.shape, parts, says};
     PACKSTONE_CHECK_OK(check_parts(packed));
-    PACKSTONE_TRY(std::optional<PackedWeight> weight, bind_parts(packed));
+    PACKSTONE_TRY(std::optional<BoundModule> bound, bind_parts(packed));
     const std::vector<std::int64_t> shape = {expected.shape.rows, expected.shape.cols};
-    if (weight) {
+    if (bound) {
       binder_.add(index, {.name = expected.name,
                           .stored_name = first.view->name,
                           .shape = shape,
-                          .weight = *std::move(weight),
+                          .weight = std::move(bound->weight),
                           .row_order = RowOrder::kSame,
                           .order_head_dim = 0,
-                          .value_rule = ValueRule::kSame});
+                          .value_rule = ValueRule::kSame,
+                          .parts = std::move(bound->parts)});
       return {};
     }
     binder_.add_unsupported(index, {.name = expected.name,
@@ -231,6 +232,7 @@ Result<Checkpoint> bind_folder(SafetensorsSet set, nlohmann::ordered_json config
   checkpoint.config_json = std::move(config);
   checkpoint.generation_config_json = std::move(generation_config);
   checkpoint.safetensors_metadata = std::move(set.metadata);
+  checkpoint.quantization_files = quantization_files;
   return checkpoint;
 }
 

@@ -6,6 +6,7 @@
 
 #include "packstone/base/bytes.h"
 #include "packstone/checkpoint/binder.h"
+#include "packstone/checkpoint/folder_parts.h"
 
 namespace packstone {
 namespace {
@@ -35,33 +36,40 @@ std::vector<std::int64_t> squeezed(std::vector<std::int64_t> shape) {
   return shape;
 }
 
-// The word that a row of equal codes is made of, for the words of one bit stream; nothing where the
-// width has no such words here.
-std::optional<std::array<std::uint32_t, 3>> repeated_words(std::int64_t bits, std::uint32_t code) {
-  if (bits != 2 && bits != 3 && bits != 4 && bits != 8) return std::nullopt;
-  std::array<std::uint32_t, 3> words{};
-  for (std::uint32_t bit = 0; bit < 96; ++bit)
-    if ((code >> (bit % static_cast<std::uint32_t>(bits)) & 1u) != 0)
-      words[bit / 32] |= 1u << (bit % 32);
-  return words;
-}
-
 class PartBinder {
  public:
   explicit PartBinder(const PackedModule& module) : module_(module), says_(module.says) {}
 
-  Result<std::optional<PackedWeight>> bind() {
-    PACKSTONE_TRY(const std::string layout, format_layout());
+  Result<std::optional<BoundModule>> bind() {
+    // The zeros of a file of format "marlin" are never read; both patterns of the middle are met
+    // (formats.md 3.1).
+    if (says_.zeros != ZeroConvention::kMidpoint) {
+      PACKSTONE_TRY(const std::string layout, format_layout());
+      return bind_as(layout);
+    }
+    for (const std::string_view layout : {"gptq", "gptq_v2"}) {
+      PACKSTONE_TRY(std::optional<BoundModule> bound, bind_as(layout));
+      if (!bound || zeros_in_middle(bound->weight)) return bound;
+    }
+    return module_.misfit(".qzeros", "other zero points", "zero points in the middle");
+  }
+
+ private:
+  using Owners = std::vector<std::shared_ptr<const void>>;
+
+  Result<std::optional<BoundModule>> bind_as(std::string_view layout) {
     const bool blocks = layout.starts_with("gguf:");
     const std::optional<FormatId> id =
         find_layout(layout, blocks ? 0 : static_cast<int>(says_.bits));
-    if (!id) return std::optional<PackedWeight>();
+    if (!id) return std::optional<BoundModule>();
     id_ = *id;
+    params_ = {};
+    owners_.clear();
+    views_.clear();
     PACKSTONE_TRY(companions_, read_companions(module_));
     for (int plane = 0; plane < info().plane_count; ++plane)
       views_.push_back(view_of(info().plane_suffix[static_cast<std::size_t>(plane)]));
     PACKSTONE_CHECK_OK(set_params());
-    PACKSTONE_CHECK_OK(check_zeros());
     std::vector<ByteSpan> planes;
     for (int plane = 0; plane < info().plane_count; ++plane) {
       PACKSTONE_TRY(const ByteSpan bytes, plane_of(plane));
@@ -71,11 +79,30 @@ class PartBinder {
                   PackedWeight::bind(id_, module_.shape, params_, std::move(planes),
                                      std::make_shared<const Owners>(std::move(owners_)),
                                      module_.subject(module_.parts.front().suffix)));
-    return std::optional(std::move(weight));
+    // A config that says symmetric, and zeros that are not in the middle: one of them is wrong.
+    const bool gptq = layout.starts_with("gptq");
+    if (gptq && says_.symmetric == true && says_.zeros != ZeroConvention::kMidpoint &&
+        !zeros_in_middle(weight))
+      return module_.misfit(".qzeros", "other zero points",
+                            "zero points in the middle, for 'sym' true,");
+    return std::optional(BoundModule{std::move(weight), stored_parts()});
   }
 
- private:
-  using Owners = std::vector<std::shared_ptr<const void>>;
+  static bool zeros_in_middle(const PackedWeight& weight) {
+    std::vector<ByteSpan> planes;
+    for (int i = 0; i < weight.plane_count(); ++i) planes.push_back(weight.plane(i));
+    return packstone::zeros_in_middle(weight.id(), weight.shape(), weight.params(), planes);
+  }
+
+  std::vector<StoredPart> stored_parts() const {
+    std::vector<StoredPart> parts;
+    for (const ModuleTensor& part : module_.parts) {
+      const auto plane = std::ranges::find(views_, part.view);
+      parts.push_back({part.suffix, *part.view,
+                       plane == views_.end() ? -1 : static_cast<int>(plane - views_.begin())});
+    }
+    return parts;
+  }
 
   const FormatInfo& info() const { return format_info(id_); }
   const TensorView* view_of(std::string_view plane) const {
@@ -91,7 +118,6 @@ class PartBinder {
   // The registry's name of the layout: the variant that the config and the tensors agree on.
   Result<std::string> format_layout() const {
     const std::string& layout = says_.layout;
-    if (layout == "marlin") return marlin_layout();
     if (layout == "mlx-mxfp4" && !find_layout(layout)) return std::string("mxfp4");
     if (layout == "qqq" && says_.group_cols != kWholeRowGroup &&
         says_.group_cols < module_.shape.cols)
@@ -128,40 +154,6 @@ class PartBinder {
     if (says_.scale_divides) return name + "-divisor";
     const bool exponents = scales->type->name == "U8" || scales->type->name == "F8_E8M0";
     return exponents ? name + "-e8m0" : name;
-  }
-
-  // The file of format "marlin" is an ordinary GPTQ file whose zeros nobody reads; both patterns of
-  // the middle are met (formats.md 3.1).
-  Result<std::string> marlin_layout() const {
-    const std::uint32_t middle = 1u << (says_.bits - 1);
-    if (zeros_repeat(middle - 1)) return std::string("gptq");
-    if (zeros_repeat(middle)) return std::string("gptq_v2");
-    return module_.misfit(".qzeros", "other zero points",
-                          fmt::format("{} or {} everywhere", middle - 1, middle));
-  }
-
-  // Whether every stored zero point is this code.
-  bool zeros_repeat(std::uint32_t code) const {
-    const TensorView* zeros = view_of(".qzeros");
-    const auto words = repeated_words(says_.bits, code);
-    if (zeros == nullptr || !words || zeros->type->name != "I32" || zeros->shape.size() != 2)
-      return false;
-    const std::size_t row = static_cast<std::size_t>(zeros->shape[1]);
-    for (std::size_t i = 0; i * 4 < zeros->bytes.size(); ++i)
-      if (load_le<std::uint32_t>(zeros->bytes.data() + 4 * i) != (*words)[i % row % 3])
-        return false;
-    return true;
-  }
-
-  // A config that says symmetric, and zeros that are not in the middle: one of them is wrong.
-  Status check_zeros() const {
-    const bool gptq = says_.layout == "gptq" || says_.layout == "gptq_v2";
-    if (!gptq || says_.symmetric != true || !repeated_words(says_.bits, 0)) return {};
-    const std::uint32_t middle = 1u << (says_.bits - 1);
-    const std::uint32_t code = says_.layout == "gptq" ? middle - 1 : middle;
-    if (zeros_repeat(code)) return {};
-    return module_.misfit(".qzeros", "other zero points",
-                          fmt::format("{} everywhere, for 'sym' true,", code));
   }
 
   Status set_params() {
@@ -392,7 +384,7 @@ Status check_parts(const PackedModule& module) {
   return {};
 }
 
-Result<std::optional<PackedWeight>> bind_parts(const PackedModule& module) {
+Result<std::optional<BoundModule>> bind_parts(const PackedModule& module) {
   return PartBinder(module).bind();
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "packstone/checkpoint/checkpoint.h"
 #include "packstone/checkpoint/module_tensors.h"
 #include "packstone/checkpoint/quantization_spec.h"
 #include "packstone/format/packed_weight.h"
@@ -44,7 +45,11 @@ Status check_parts(const PackedModule& module);
 // Exact: bitwise; plane bytes are not copied. Zero points of a symmetric layout and companions
 // (quant_state, weight_shape, ...) are read and checked.
 // Errors: kCorruptData and kUnsupported naming the tensor and the config's key.
-Result<std::optional<PackedWeight>> bind_parts(const PackedModule& module);
+struct BoundModule {
+  PackedWeight weight;
+  std::vector<StoredPart> parts;
+};
+Result<std::optional<BoundModule>> bind_parts(const PackedModule& module);
 
 // Bytes of all tensors of a module.
 std::uint64_t total_bytes(std::span<const ModuleTensor> parts);

@@ -1,5 +1,5 @@
 // Packed modules of every folder layout bind from the names that stock programs give their tensors,
-// with types and shapes checked against the config; what contradicts it is refused by tensor and key.
+// with types and shapes checked against the config; contradictions are refused by tensor and key.
 #include "packstone/checkpoint/bind_module.h"
 
 #include <gtest/gtest.h>

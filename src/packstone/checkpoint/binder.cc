@@ -73,7 +73,8 @@ Status Binder::add_view(std::size_t index, const TensorView& view, RowOrder orde
               .weight = std::move(weight),
               .row_order = order,
               .order_head_dim = paired ? parsed_.config.head_dim : 0,
-              .value_rule = rule});
+              .value_rule = rule,
+              .parts = {}});
   return {};
 }
 

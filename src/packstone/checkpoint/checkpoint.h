@@ -30,6 +30,14 @@ enum class ValueRule {
   kPlusOne,  // GGUF gemma norms: stored = value + 1
 };
 
+// One stored tensor of a packed module: a plane of the weight, or a companion beside the planes
+// (scales of activations, a quant_state), which a copy of the layout carries.
+struct StoredPart {
+  std::string suffix;  // after the module's name
+  TensorView view;
+  int plane = -1;  // -1: a companion
+};
+
 // One logical tensor. Vectors have shape [n] and are bound as a [1, n] weight, except vectors with
 // paired heads (biases of llama's q and k in GGUF), which are bound as [n, 1]: their elements are
 // the rows that the order moves.
@@ -41,6 +49,7 @@ struct CheckpointTensor {
   RowOrder row_order = RowOrder::kSame;
   std::int64_t order_head_dim = 0;  // with kPairedHeads
   ValueRule value_rule = ValueRule::kSame;
+  std::vector<StoredPart> parts;  // of a packed module of a folder, in file order
 
   // stored_rows(t): for each Hugging Face row the stored row that holds it; empty when equal.
   std::vector<std::int32_t> stored_rows() const;
@@ -75,6 +84,7 @@ struct Checkpoint {
   std::string tokenizer_json_text;
   std::string tokenizer_config_text;
   std::map<std::string, std::string> safetensors_metadata;
+  std::vector<QuantizationFile> quantization_files;  // beside config.json
 
   const CheckpointTensor* find(std::string_view name) const;
   std::uint64_t bytes() const;  // of all bound tensors

@@ -1,5 +1,8 @@
 #include "packstone/base/limits.h"
+#include "packstone/checkpoint/config.h"
+#include "packstone/checkpoint/folder_parts.h"
 #include "packstone/checkpoint/metadata.h"
+#include "packstone/checkpoint/quantization_writer.h"
 #include "packstone/checkpoint/writers.h"
 #include "packstone/container/folder_files.h"
 #include "packstone/container/names.h"
@@ -28,32 +31,44 @@ const StorageType* dense_type(FormatId format) {
   return nullptr;
 }
 
-bool is_mlx(FormatId format) {
-  return format_info(format).layout == MlxAffine<4>::kLayout;
+std::string module_of(const std::string& name) {
+  return name.substr(0, name.rfind('.'));
 }
 
-const StorageType* metadata_type(FloatType type) {
-  constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
-  return safetensors_type(kNames[static_cast<std::size_t>(type)]);
-}
-
-// The stored tensors of one weight, in plane order.
-std::vector<TensorSpec> specs_of(const PlannedTensor& tensor) {
+// The tensors of one weight; of a copy those of the source, companions included.
+std::vector<FolderPart> parts_of(const PlannedTensor& tensor, const CheckpointTensor* copied) {
   const OutputTensor& output = tensor.output;
-  const auto bytes = [&](int plane) {
-    return plane_bytes(output.format, plane, tensor.bound, output.params);
-  };
   if (const StorageType* type = dense_type(output.format))
-    return {{output.name, type, output.shape, bytes(0)}};
-  const std::string module = output.name.substr(0, output.name.rfind('.'));
-  const std::int64_t rows = tensor.bound.rows;
-  const std::int64_t cols = tensor.bound.cols;
-  const std::vector<std::int64_t> groups = {rows, cols / output.params.group_cols};
-  const StorageType* floats = metadata_type(output.params.metadata);
-  const std::int64_t words = cols * format_info(output.format).code_bits / 32;
-  return {{module + ".weight", safetensors_type("U32"), {rows, words}, bytes(0)},
-          {module + ".scales", floats, groups, bytes(1)},
-          {module + ".biases", floats, groups, bytes(2)}};
+    return {
+        {"." + output.name.substr(module_of(output.name).size() + 1), type, output.shape, 0, {}}};
+  if (copied == nullptr) return folder_parts(output.format, tensor.bound, output.params);
+  std::vector<FolderPart> parts;
+  for (const StoredPart& part : copied->parts) {
+    FolderPart made{part.suffix, part.view.type, part.view.shape, part.plane, {}};
+    if (part.plane < 0) made.bytes.assign(part.view.bytes.begin(), part.view.bytes.end());
+    parts.push_back(std::move(made));
+  }
+  return parts;
+}
+
+// Whether every packed tensor of the output is the source's, in the same format: then the source's
+// names, companions and quantization blocks describe it.
+bool is_copy(const Checkpoint& source, const std::vector<PlannedTensor>& tensors) {
+  if (source.container != ContainerKind::kFolder) return false;
+  if (&text_config_of(source.config_json) != &source.config_json) return false;
+  std::size_t packed = 0;
+  for (const PlannedTensor& tensor : tensors) {
+    const CheckpointTensor* from = source.find(tensor.output.name);
+    const bool dense = dense_type(tensor.output.format) != nullptr;
+    if (from == nullptr) return false;
+    if ((dense_type(from->weight.id()) != nullptr) != dense) return false;
+    if (dense) continue;
+    ++packed;
+    if (from->weight.id() != tensor.output.format ||
+        from->weight.params() != tensor.output.params || from->parts.empty())
+      return false;
+  }
+  return packed != 0 && tensors.size() == source.tensors.size();
 }
 
 std::string shard_name(std::size_t shard, std::size_t count) {
@@ -69,14 +84,21 @@ class FolderWriter final : public CheckpointWriter {
         tensors_(std::move(tensors)),
         safetensors_metadata_(std::move(metadata)) {}
 
-  // Lays the tensors out in shards and writes all files but those.
+  // Lays the tensors out in shards and writes all files but those and config.json.
   Status start(const Checkpoint& source, std::uint64_t shard_bytes_max) {
+    copy_ = is_copy(source, tensors_);
     for (const PlannedTensor& tensor : tensors_) {
       parameters_ += static_cast<std::uint64_t>(tensor.bound.rows * tensor.bound.cols);
-      for (TensorSpec& spec : specs_of(tensor)) specs_.push_back(std::move(spec));
+      const std::string module = module_of(tensor.output.name);
+      parts_.push_back(parts_of(tensor, copy_ ? source.find(tensor.output.name) : nullptr));
+      for (const FolderPart& part : parts_.back())
+        specs_.push_back({module + part.suffix, part.type, part.shape,
+                          part.plane < 0 ? part.bytes.size()
+                                         : plane_bytes(tensor.output.format, part.plane,
+                                                       tensor.bound, tensor.output.params)});
     }
     shards_ = plan_shards(specs_, shard_bytes_max);
-    PACKSTONE_CHECK_OK(write_configs(source));
+    PACKSTONE_CHECK_OK(prepare_configs(source));
     return write_tokenizer(source);
   }
 
@@ -88,7 +110,13 @@ class FolderWriter final : public CheckpointWriter {
       return fail(ErrorCode::kInvalidInput, kWhere, "tensor", std::to_string(i),
                   std::to_string(next_));
     PACKSTONE_CHECK_OK(check_planes(tensors_[i], planes, kWhere));
-    for (const ByteSpan plane : planes) PACKSTONE_CHECK_OK(write_plane(plane));
+    const PlannedTensor& tensor = tensors_[i];
+    if (asks_symmetry_ && dense_type(tensor.output.format) == nullptr)
+      symmetric_ = symmetric_ && zeros_in_middle(tensor.output.format, tensor.bound,
+                                                 tensor.output.params, planes);
+    for (const FolderPart& part : parts_[i])
+      PACKSTONE_CHECK_OK(write_plane(
+          part.plane < 0 ? ByteSpan(part.bytes) : planes[static_cast<std::size_t>(part.plane)]));
     ++next_;
     return {};
   }
@@ -101,6 +129,7 @@ class FolderWriter final : public CheckpointWriter {
     std::vector<std::string> file_of;
     for (std::size_t shard = 0; shard < shards_.size(); ++shard)
       file_of.insert(file_of.end(), shards_[shard], shard_name(shard, shards_.size()));
+    PACKSTONE_CHECK_OK(write_configs());
     PACKSTONE_CHECK_OK(folder_.write_text("model.safetensors.index.json",
                                           safetensors_index_text(specs_, file_of, parameters_)));
     return folder_.commit();
@@ -130,18 +159,36 @@ class FolderWriter final : public CheckpointWriter {
                               json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   }
 
-  Status write_configs(const Checkpoint& source) {
+  // Makes both forms of config.json, as the zero points are known only in the end.
+  Status prepare_configs(const Checkpoint& source) {
     std::vector<OutputTensor> outputs;
-    OutputFacts facts{.head = false, .tensors = &outputs};
+    OutputFacts facts{
+        .head = false, .tensors = &outputs, .symmetric = false, .keeps_quantization = copy_};
     for (const PlannedTensor& tensor : tensors_) {
       outputs.push_back(tensor.output);
       facts.head = facts.head || tensor.expected.need == Need::kHead;
     }
-    PACKSTONE_TRY(const Json config, folder_config(source, facts, metadata_));
-    PACKSTONE_CHECK_OK(write_json("config.json", config));
+    PACKSTONE_TRY(config_, folder_config(source, facts, metadata_));
+    facts.symmetric = true;
+    MetadataReport again;
+    PACKSTONE_TRY(symmetric_config_, folder_config(source, facts, again));
+    asks_symmetry_ = config_ != symmetric_config_;
+    if (copy_)
+      for (const QuantizationFile& file : source.quantization_files)
+        PACKSTONE_CHECK_OK(
+            write_json(std::filesystem::path(file.name).filename().string(), file.json));
     const Json generation = folder_generation_config(source);
     if (generation.is_null()) return {};
     return write_json("generation_config.json", generation);
+  }
+
+  // GPTQModel reads quantize_config.json before config.json.
+  Status write_configs() {
+    const Json& config = symmetric_ ? symmetric_config_ : config_;
+    PACKSTONE_CHECK_OK(write_json("config.json", config));
+    const auto block = config.find("quantization_config");
+    if (copy_ || block == config.end() || !block->contains("checkpoint_format")) return {};
+    return write_json("quantize_config.json", *block);
   }
 
   Status write_tokenizer(const Checkpoint& source) {
@@ -175,8 +222,13 @@ class FolderWriter final : public CheckpointWriter {
   OutputFolder folder_;
   std::vector<PlannedTensor> tensors_;
   std::map<std::string, std::string> safetensors_metadata_;
-  std::vector<TensorSpec> specs_;    // all shards, in order
-  std::vector<std::size_t> shards_;  // specs in each
+  bool copy_ = false;           // the packed tensors are the source's, as they are
+  bool asks_symmetry_ = false;  // the config says whether all zero points are in the middle
+  bool symmetric_ = true;
+  Json config_, symmetric_config_;
+  std::vector<std::vector<FolderPart>> parts_;  // by tensor
+  std::vector<TensorSpec> specs_;               // all shards, in order
+  std::vector<std::size_t> shards_;             // specs in each
   std::optional<SafetensorsWriter> shard_;
   std::size_t next_ = 0;  // tensor
   std::size_t next_spec_ = 0;
@@ -191,20 +243,11 @@ Result<std::unique_ptr<CheckpointWriter>> create_folder_writer(const std::filesy
                                                                const Checkpoint& source,
                                                                std::vector<PlannedTensor> tensors,
                                                                const WriteOptions& options) {
-  std::vector<std::string> homeless;
-  bool packed = false;
-  for (const PlannedTensor& tensor : tensors) {
-    const bool matrix = tensor.output.shape.size() == 2;
-    packed = packed || is_mlx(tensor.output.format);
-    if (dense_type(tensor.output.format) == nullptr && !(matrix && is_mlx(tensor.output.format)))
-      homeless.push_back(tensor.output.name);
-  }
-  if (!homeless.empty())
-    return fail(ErrorCode::kUnsupported, kWhere, name_list(homeless),
-                "formats that safetensors folders have no names for",
-                "float32, float16, bfloat16 or mlx-affine");
+  std::vector<OutputTensor> outputs;
+  for (const PlannedTensor& tensor : tensors) outputs.push_back(tensor.output);
+  PACKSTONE_TRY(const std::optional<FolderFamily> family, common_family(outputs, kWhere));
   std::map<std::string, std::string> metadata = source.safetensors_metadata;
-  metadata["format"] = packed ? "mlx" : "pt";
+  metadata["format"] = family == FolderFamily::kMlx ? "mlx" : "pt";
   PACKSTONE_TRY(OutputFolder folder, OutputFolder::create(target, options.force));
   auto writer =
       std::make_unique<FolderWriter>(std::move(folder), std::move(tensors), std::move(metadata));

@@ -15,21 +15,20 @@ namespace packstone {
 struct OutputFacts {
   bool head = false;  // lm_head.weight is written
   const std::vector<OutputTensor>* tensors = nullptr;
+  bool symmetric = false;           // all stored zero points are in the middle of the code range
+  bool keeps_quantization = false;  // the source's own blocks describe the output
 };
 
 // folder_config(source, facts, report): the config.json of an output folder. A folder's own keys
 // are carried as they are (of a wrapper, those of its text model); a GGUF file's are made from the
-// config. `quantization` describes the output's tensors, as MLX-LM writes it.
+// config. `quantization_config` (MLX: also
+// `quantization`) describes the output's tensors, as the consumers of their layout read it.
 // Errors: kUnsupported for a config that neither transformers nor MLX-LM can express, by key.
 Result<nlohmann::ordered_json> folder_config(const Checkpoint& source, const OutputFacts& facts,
                                              MetadataReport& report);
 
 // folder_generation_config(source): generation_config.json, or null when there is nothing to say.
 nlohmann::ordered_json folder_generation_config(const Checkpoint& source);
-
-// quantization_block(tensors): the commonest (bits, group) of the MLX-packed tensors, and an entry
-// for each module that differs; null when none is packed.
-nlohmann::ordered_json quantization_block(const std::vector<OutputTensor>& tensors);
 
 // gguf_keys(source, facts, report): all keys of an output GGUF file. Those of a GGUF source are
 // carried as they are, but for general.file_type, general.alignment and split.*.

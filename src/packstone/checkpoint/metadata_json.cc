@@ -4,6 +4,7 @@
 #include "packstone/checkpoint/config.h"
 #include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/names.h"
+#include "packstone/checkpoint/quantization_writer.h"
 
 namespace packstone {
 namespace {
@@ -212,8 +213,13 @@ bool key_has_place(std::string_view key, std::string_view architecture) {
   return false;
 }
 
-bool is_mlx(const OutputTensor& tensor) {
-  return format_info(tensor.format).layout == MlxAffine<4>::kLayout;
+// The float type of a packed tensor's scales, where they are floats.
+std::optional<FloatType> scale_type(const OutputTensor& tensor) {
+  for (const ParamSpec& spec : format_info(tensor.format).params) {
+    if (spec.coding == ParamCoding::kMetadata) return tensor.params.metadata;
+    if (spec.coding == ParamCoding::kF16) return FloatType::kF16;
+  }
+  return std::nullopt;
 }
 
 // transformers' name of the float type that most tensors are stored or scaled in.
@@ -222,7 +228,7 @@ std::string_view common_float(const std::vector<OutputTensor>& tensors) {
   std::array<std::size_t, 3> counts{};
   for (const OutputTensor& tensor : tensors) {
     if (tensor.shape.size() < 2) continue;
-    if (is_mlx(tensor)) ++counts[static_cast<std::size_t>(tensor.params.metadata)];
+    if (const auto type = scale_type(tensor)) ++counts[static_cast<std::size_t>(*type)];
     for (std::size_t i = 0; i < 3; ++i)
       if (format_info(tensor.format).name == kNames[i]) ++counts[i];
   }
@@ -231,28 +237,6 @@ std::string_view common_float(const std::vector<OutputTensor>& tensors) {
 }
 
 }  // namespace
-
-Json quantization_block(const std::vector<OutputTensor>& tensors) {
-  std::map<std::pair<int, int>, std::size_t> counts;
-  const auto setting = [](const OutputTensor& tensor) {
-    return std::pair(format_info(tensor.format).code_bits, tensor.params.group_cols);
-  };
-  for (const OutputTensor& tensor : tensors)
-    if (is_mlx(tensor)) ++counts[setting(tensor)];
-  if (counts.empty()) return nullptr;
-  const auto common =
-      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-        return a.second < b.second;
-      })->first;
-  const auto entry = [](std::pair<int, int> bits_group) {
-    return Json{{"group_size", bits_group.second}, {"bits", bits_group.first}, {"mode", "affine"}};
-  };
-  Json block = entry(common);
-  for (const OutputTensor& tensor : tensors)
-    if (is_mlx(tensor) && setting(tensor) != common)
-      block[tensor.name.substr(0, tensor.name.rfind('.'))] = entry(setting(tensor));
-  return block;
-}
 
 Result<Json> folder_config(const Checkpoint& source, const OutputFacts& facts,
                            MetadataReport& report) {
@@ -271,10 +255,12 @@ Result<Json> folder_config(const Checkpoint& source, const OutputFacts& facts,
     json = source.config_json;
   }
   json["tie_word_embeddings"] = !facts.head;
-  json.erase("quantization");
-  json.erase("quantization_config");
-  const Json block = quantization_block(*facts.tensors);
-  if (!block.is_null()) json["quantization"] = json["quantization_config"] = block;
+  if (!facts.keeps_quantization) {
+    for (const char* key : {"quantization", "quantization_config", "compression_config"})
+      json.erase(key);
+    const Json keys = quantization_keys(*facts.tensors, facts.symmetric);
+    for (const auto& [key, block] : keys.items()) json[key] = block;
+  }
   for (const std::string& name : source.unbound)
     report.not_carried.push_back(fmt::format("tensor {}", name));
   return json;

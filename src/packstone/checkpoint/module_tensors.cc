@@ -34,6 +34,8 @@ constexpr std::array kLlmAwq = {StockTensor{".qweight", ".qweight", true, "I16"}
 constexpr std::array kQqq = {StockTensor{".B", ".B", true, "I32"},
                              StockTensor{".s_channel", ".s_channel", true, "F32"},
                              StockTensor{".s_group", ".s_group", false, "F16"}};
+constexpr std::array kMarlinTiles = {StockTensor{".B", ".B", true, "I32"},
+                                     StockTensor{".s", ".s", true, "F16"}};
 constexpr std::array kParoQuant = {
     StockTensor{".qweight", ".qweight", true, "I32"},
     StockTensor{".qzeros", ".qzeros", true, "I32"},
@@ -101,7 +103,7 @@ constexpr std::array kLayouts = {
     StockLayout{"gptq", kGptq},
     StockLayout{"gptq_v2", kGptq},
     StockLayout{"gptq_p", kGptq},
-    StockLayout{"marlin", kGptq},
+    StockLayout{"marlin", kMarlinTiles},
     StockLayout{"bitblas", kBitblas},
     StockLayout{"awq-gemm", kAwq},
     StockLayout{"awq-gemv", kAwq},

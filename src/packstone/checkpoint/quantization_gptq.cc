@@ -119,16 +119,17 @@ Status SpecBuilder::gptq() {
   PACKSTONE_TRY(const auto act_order, statements_.boolean("desc_act"));
   spec_.base_.act_order = act_order.value_or(false);
   PACKSTONE_TRY(spec_.head_, statements_.boolean("lm_head"));
-  PACKSTONE_TRY(const auto marlin, statements_.boolean("is_marlin_format"));
-  if (marlin == true)
-    return statements_.find("is_marlin_format")
-        ->error(ErrorCode::kUnsupported, "checkpoint_format",
-                "tiles of a device are no portable layout");
   if (const Statement* rotation = statements_.find("rotation"))
     return rotation->error(ErrorCode::kUnsupported, "none",
                            "inputs would have to be transformed at run time");
-  spec_.base_.layout = format;
+  // The file of format "marlin" holds ordinary GPTQ tensors; that of is_marlin_format its tiles.
+  spec_.base_.layout = format == "marlin" ? "gptq" : format;
+  PACKSTONE_TRY(const auto tiles, statements_.boolean("is_marlin_format"));
   PACKSTONE_CHECK_OK(set_zeros(spec_.base_));
+  if (tiles == true) {
+    spec_.base_.layout = "marlin";
+    spec_.base_.zeros = ZeroConvention::kNone;
+  }
   PACKSTONE_CHECK_OK(skip("modules_to_not_convert"));
   PACKSTONE_CHECK_OK(read_dynamic());
   PACKSTONE_CHECK_OK(read_blocks_to_quantize());

@@ -80,13 +80,15 @@ TEST(QuantizationSpecTest, GptqFormatsAndZeros) {
   EXPECT_EQ(zeros("marlin"), ZeroConvention::kMidpoint);
   EXPECT_EQ(zeros("bitblas"), ZeroConvention::kNone);
   const QuantizationSpec method = parsed(R"({"quant_method":"marlin","bits":8,"sym":true})");
-  EXPECT_EQ(module(method, kUp).layout, "marlin");
+  EXPECT_EQ(module(method, kUp).layout, "gptq");
+  EXPECT_EQ(module(method, kUp).zeros, ZeroConvention::kMidpoint);
+  EXPECT_EQ(
+      module(parsed(R"({"quant_method":"gptq","bits":4,"is_marlin_format":true})"), kUp).layout,
+      "marlin");
   expect_refused(parse_text(R"({"quant_method":"gptq","bits":3,"sym":true,"format":"marlin"})"),
                  ErrorCode::kCorruptData, {"marlin", "3 bits"});
   expect_refused(parse_text(R"({"quant_method":"gptq","bits":4,"format":"tiles"})"),
                  ErrorCode::kUnsupported, {"tiles", "quantization_config.format", "gptq_p"});
-  expect_refused(parse_text(R"({"quant_method":"gptq","bits":4,"is_marlin_format":true})"),
-                 ErrorCode::kUnsupported, {"is_marlin_format"});
   expect_refused(parse_text(R"({"quant_method":"gptq","bits":4,"rotation":"hadamard"})"),
                  ErrorCode::kUnsupported, {"rotation", "hadamard"});
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "packstone/checkpoint/metadata.h"
+#include "packstone/checkpoint/quantization_writer.h"
 #include "packstone/checkpoint/value_rule.h"
 #include "tests/support/tiny_checkpoint.h"
 
@@ -221,21 +222,68 @@ TEST(WriterTest, Sec17NoModelFileIsReadThroughALinkOut) {
   }
 }
 
+// A copy of a packed folder keeps every tensor's name, type, shape and bytes, companions included,
+// and the source's own config, whatever program wrote it.
+TEST(WriterTest, CopyKeepsNamesCompanionsAndConfig) {
+  tiny::Folder made = tiny::folder("llama", 1);
+  std::vector<std::string> modules;
+  for (const tiny::Tensor& tensor : made.tensors)
+    if (tensor.name.ends_with("_proj.weight"))
+      modules.push_back(tensor.name.substr(0, tensor.name.size() - 7));
+  for (const std::string& module : modules) {
+    const std::vector<std::int64_t> shape = made.at(module + ".weight").shape;
+    made.erase(module + ".weight");
+    const std::int64_t weights = shape[0] * shape[1];
+    made.tensors.push_back({module + "_blocks",
+                            "U8",
+                            {shape[0], shape[1] / 32, 16},
+                            std::vector<std::byte>(weights / 2, std::byte{0x2A})});
+    made.tensors.push_back({module + "_scales",
+                            "U8",
+                            {shape[0], shape[1] / 32},
+                            std::vector<std::byte>(weights / 32, std::byte{120})});
+  }
+  made.config["quantization_config"] = {{"quant_method", "mxfp4"},
+                                        {"modules_to_not_convert", {"lm_head"}}};
+  const tiny::TemporaryFolder folder;
+  ASSERT_TRUE(tiny::write(folder / "a", made));
+  const Result<Checkpoint> source = open_checkpoint(folder / "a");
+  ASSERT_TRUE(source) << source.error().message;
+  const auto out = copy_checkpoint(*source, folder / "b", ContainerKind::kFolder);
+  ASSERT_TRUE(out) << out.error().message;
+  const Result<RawCheckpoint> raw = open_raw(folder / "b");
+  ASSERT_TRUE(raw) << raw.error().message;
+  EXPECT_EQ(raw->config_json["quantization_config"], made.config["quantization_config"]);
+  ASSERT_EQ(raw->tensors.size(), made.tensors.size());
+  for (const TensorView& view : raw->tensors) {
+    const tiny::Tensor& tensor = made.at(view.name);
+    EXPECT_EQ(view.shape, tensor.shape) << view.name;
+    EXPECT_EQ(view.type->name, tensor.type) << view.name;
+    EXPECT_TRUE(std::ranges::equal(view.bytes, tensor.bytes)) << view.name;
+  }
+  const Result<Checkpoint> again = open_checkpoint(folder / "b");
+  ASSERT_TRUE(again) << again.error().message;
+  expect_same_tensors(*source, *again);
+}
+
 TEST(WriterTest, QuantizationBlockNamesModulesThatDiffer) {
   const FormatId four = kFormatId<MlxAffine<4>>;
   const FormatId eight = kFormatId<MlxAffine<8>>;
   const FormatParams params{64, FloatType::kBF16};
-  const nlohmann::ordered_json block =
-      quantization_block({{"a.weight", {64, 64}, four, params},
-                          {"b.weight", {64, 64}, four, params},
-                          {"c.weight", {64, 64}, eight, params},
-                          {"d.weight", {64}, kFormatId<DenseF32>, {}}});
+  const nlohmann::ordered_json keys =
+      quantization_keys({{"a.weight", {64, 64}, four, params},
+                         {"b.weight", {64, 64}, four, params},
+                         {"c.weight", {64, 64}, eight, params},
+                         {"d.weight", {64}, kFormatId<DenseF32>, {}}},
+                        false);
+  EXPECT_EQ(keys["quantization"], keys["quantization_config"]);
+  const nlohmann::ordered_json block = keys["quantization"];
   EXPECT_EQ(block["bits"], 4);
   EXPECT_EQ(block["group_size"], 64);
   EXPECT_EQ(block["c"]["bits"], 8);
   EXPECT_FALSE(block.contains("a"));
   EXPECT_FALSE(block.contains("d"));
-  EXPECT_TRUE(quantization_block({{"d.weight", {64}, kFormatId<DenseF32>, {}}}).is_null());
+  EXPECT_TRUE(quantization_keys({{"d.weight", {64}, kFormatId<DenseF32>, {}}}, false).empty());
 }
 
 // CFG-06: rope scaling survives the way through GGUF.
