@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/FORMATS.md, docs/MOVES.md and docs/ERRORS.md from the program and its source.
+"""Writes docs/FORMATS.md, docs/MOVES.md and docs/ERRORS.md from the program and its source, and the
+tests of docs/contracts.md from their names.
 
 usage: generate_docs.py [--check] [--json FILE] [--packstone PATH]
 
@@ -18,6 +19,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.join(ROOT, "tools", "tidy"))
 
+import check_contracts  # noqa: E402
 from arrows import ARROWS  # noqa: E402
 from source import read_tree  # noqa: E402
 
@@ -232,6 +234,7 @@ def main():
     options = parser.parse_args()
     pages = {
         "docs/ERRORS.md": lambda: errors_page(read_tree(ROOT)),
+        check_contracts.PAGE: lambda: check_contracts.refreshed(check_contracts.page_text()),
         "docs/FORMATS.md": lambda: formats_page(options.packstone),
         "docs/MOVES.md": lambda: moves_page(options.packstone),
     }

@@ -202,7 +202,7 @@ def suites(options):
     for binary in sorted(glob.glob(os.path.join(BUILD, "*_test"))):
         name = os.path.basename(binary).removesuffix("_test")
         yield name, lambda b=binary: [lambda: gtest_cases(b)]
-    for name in ("headers", "symbols", "compile_fail"):
+    for name in ("headers", "symbols", "compile_fail", "contracts"):
         script = os.path.join(tool, f"check_{name}.py")
         yield name, lambda n=name, s=script: [lambda: report_cases(n, [sys.executable, s])]
     docs = [sys.executable, os.path.join(tool, "generate_docs.py"), "--check"]

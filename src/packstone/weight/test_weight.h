@@ -8,7 +8,8 @@
 #include <random>
 
 #include "packstone/kernel/test_weights.h"
-#include "packstone/transcode/transcode.h"
+#include "packstone/transcode/test_layouts.h"
+#include "packstone/transcode/unpack.h"
 #include "packstone/weight/placed.h"
 #include "packstone/weight/product.h"
 #include "packstone/weight/weight.h"
@@ -85,34 +86,20 @@ struct FormatCase {
   Shape shape;
 };
 
-// The first shape of a list that the format allows; a whole-row group gets the row's length.
-inline std::optional<FormatCase> case_of(FormatId id, FormatParams params) {
-  const bool whole_row = params.group_cols == kWholeRow;
-  for (const std::int64_t cols : {256, 512, 128})
-    for (const std::int64_t rows : {5, 8, 16, 32, 64, 128, 256}) {
-      if (whole_row) params.group_cols = static_cast<std::int32_t>(cols);
-      if (layout_rule(id, {rows, cols}, params) == nullptr)
-        return FormatCase{id, params, {rows, cols}};
-    }
-  return std::nullopt;
-}
-
-// Every format of the registry, with every group and type of scales that it takes.
+// Every format of the registry on the first shape of a list that it takes, with up to four of its
+// variants.
 inline std::vector<FormatCase> all_formats() {
   std::vector<FormatCase> cases;
   for (std::size_t i = 0; i < kFormatCount; ++i) {
     const FormatId id{static_cast<std::uint16_t>(i)};
-    const FormatInfo& info = format_info(id);
-    const bool typed = std::ranges::any_of(
-        info.params, [](const ParamSpec& p) { return p.coding == ParamCoding::kMetadata; });
-    std::vector<std::int32_t> groups(info.group_sizes.begin(), info.group_sizes.end());
-    if (groups.empty()) groups.push_back(0);
-    for (const std::int32_t group : groups)
-      for (const FloatType type : {FloatType::kF16, FloatType::kF32, FloatType::kBF16}) {
-        if (!typed && type != FloatType::kF16) continue;
-        if (const auto one = case_of(id, {.group_cols = group, .metadata = type}))
-          cases.push_back(*one);
-      }
+    std::vector<FormatParams> variants;
+    Shape shape;
+    for (const std::int64_t cols : {256, 512})
+      for (const std::int64_t rows : {5, 8, 16, 32, 64, 128, 256})
+        if (variants.empty()) variants = legal_variants(id, shape = {rows, cols});
+    const std::size_t step = std::max<std::size_t>(1, (variants.size() + 2) / 4);
+    for (std::size_t at = 0; at < variants.size(); at += step)
+      cases.push_back({id, variants[at], shape});
   }
   return cases;
 }
@@ -123,22 +110,11 @@ inline std::string text_of(const FormatCase& one) {
                      one.shape.cols, one.params.group_cols);
 }
 
-// Random codes and parameters, and group numbers that are in order.
+// Random codes and parameters; `wild` ones are subnormal, largest, infinite and NaN too.
 inline PackedWeight random_packed(const FormatCase& one, std::mt19937_64& random,
                                   bool wild = false) {
-  const int index = format_info(one.id).index_plane;
-  if (index < 0) return random_weight(one.id, one.shape, one.params, random, wild);
-  OwnedWeight owned = OwnedWeight::allocate(one.id, one.shape, one.params).value();
-  for (auto& plane : owned.planes)
-    for (std::byte& byte : plane) byte = static_cast<std::byte>(random());
-  if (!wild)
-    visit(one.id,
-          [&]<class F>() { tame_parameters<F>(owned.pointers(), one.shape, one.params, random); });
-  auto& numbers = owned.planes[static_cast<std::size_t>(index)];
-  for (std::int64_t col = 0; col < one.shape.cols; ++col)
-    store_le(numbers.data() + 4 * col,
-             static_cast<std::uint32_t>(col / group_cols(one.id, one.params)));
-  return std::move(owned).release("random weight").value();
+  return random_weight_of({one.id, one.params}, one.shape,
+                          wild ? Recipe::kAdversarial : Recipe::kPlain, random);
 }
 
 // A weight of random codes; `wild` leaves random bits in its parameters too.
