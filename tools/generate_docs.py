@@ -73,7 +73,8 @@ def moves_page(packstone):
         "",
         "Made by `tools/generate_docs.py` from `packstone formats --pairs --json`: for every",
         "ordered pair of formats the best verdict that headers allow, on a [256, 1024] weight with",
-        "the format's smallest group. What depends on the values follows as a condition; `convert` and",
+        "the format's smallest group. What depends on the values follows as a condition; `convert` "
+        "and",
         "`plan` decide it per tensor. Every pair is tried on random and adversarial weights by",
         "`transcode/pair_test.cc`.",
     ]
