@@ -9,6 +9,7 @@
 #include "packstone/cli/output.h"
 #include "packstone/cli/process.h"
 #include "packstone/cli/statistics.h"
+#include "packstone/format/variants.h"
 #include "packstone/kernel/matmul/linear.h"
 #include "packstone/transcode/transcode.h"
 #include "packstone/transcode/unpack.h"
@@ -45,6 +46,8 @@ std::uint32_t random_param(const ParamSpec& spec, const FormatParams& params,
       return encode_float(FloatType::kF32, value);
     case ParamCoding::kE8M0:
       return 120;
+    case ParamCoding::kE4M3:
+      return 32;  // 2^-3
     default:
       return static_cast<std::uint32_t>(random() & ((1ull << spec.bits) - 1));
   }
@@ -202,12 +205,17 @@ Json row_json(FormatId id, const FormatParams& params, const KernelCall& call, c
 }
 
 Result<std::vector<FormatId>> wanted_formats(const KernelCall& call) {
-  std::vector<FormatId> ids;
   if (call.layout.empty()) return all_formats();
   PACKSTONE_TRY(const LayoutTarget target, parse_layout("bench_kernel", call.layout));
-  for (FormatId id : all_formats())
-    if (target.format ? id == *target.format : is_mlx_format(id)) ids.push_back(id);
-  return ids;
+  return target.family;
+}
+
+// Groups of 64, or of 128, or the first there is.
+FormatParams common_params(const std::vector<FormatParams>& variants) {
+  for (const std::int32_t group : {64, 128})
+    for (const FormatParams& params : variants)
+      if (params.group_cols == group) return params;
+  return variants.front();
 }
 
 Result<int> run_call(const KernelCall& call, Context& context) {
@@ -216,13 +224,13 @@ Result<int> run_call(const KernelCall& call, Context& context) {
   Json rows = Json::array();
   bool all_checked = true;
   for (FormatId id : ids) {
-    FormatParams params;
-    if (is_mlx_format(id)) params.group_cols = 64;
-    if (const char* rule = layout_rule(id, {call.rows, call.cols}, params)) {
-      context.err << fmt::format("{}: left out, the layout needs {}\n", layout_text(id, params),
-                                 rule);
+    const std::vector<FormatParams> variants = legal_variants(id, {call.rows, call.cols});
+    if (variants.empty() || !format_info(id).writable || format_info(id).block_codes) {
+      context.err << fmt::format("{}: left out, no random weight of this shape\n",
+                                 format_info(id).name);
       continue;
     }
+    const FormatParams params = common_params(variants);
     PACKSTONE_TRY(const Timed timed, time_format(id, params, call, context));
     all_checked &= timed.checked;
     rows.push_back(row_json(id, params, call, timed, ceiling));

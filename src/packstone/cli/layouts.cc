@@ -24,6 +24,12 @@ struct FloatAlias {
 constexpr FloatAlias kGgufFloats[] = {
     {"gguf:F32", "float32"}, {"gguf:F16", "float16"}, {"gguf:BF16", "bfloat16"}};
 
+// Whether a layout is the name's own or a variant of it: "ct-pack-asym" of "ct-pack".
+bool is_member(std::string_view layout, std::string_view name) {
+  return layout == name ||
+         (layout.starts_with(name) && layout.size() > name.size() && layout[name.size()] == '-');
+}
+
 bool contains(std::span<const std::string_view> list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
@@ -60,29 +66,34 @@ double bits_per_weight(FormatId id, Shape shape, const FormatParams& params) {
 
 std::string layout_text(FormatId id, const FormatParams& params) {
   const FormatInfo& info = format_info(id);
-  if (!is_mlx_format(id)) return std::string(info.layout);
-  return fmt::format("{} {} bit g{} {}", info.layout, info.code_bits, params.group_cols,
-                     float_name(params.metadata));
+  if (is_float_format(id) || is_gguf_format(id)) return std::string(info.layout);
+  std::string text =
+      fmt::format("{} {} bit g{}", info.layout, info.code_bits, group_cols(id, params));
+  if (params.group_rows > 1) text += fmt::format("x{} rows", params.group_rows);
+  if (params.act_order) text += " act-order";
+  const bool typed = std::ranges::any_of(
+      info.params, [](const ParamSpec& spec) { return spec.coding == ParamCoding::kMetadata; });
+  return typed ? fmt::format("{} {}", text, float_name(params.metadata)) : text;
 }
 
 Result<LayoutTarget> parse_layout(std::string_view command, std::string_view text) {
-  LayoutTarget target{std::string(text), std::nullopt, text.starts_with("gguf:")};
-  if (text == "mlx-affine") return target;
-  std::string_view name = text;
-  std::vector<std::string_view> choices{"mlx-affine"};
+  LayoutTarget target{std::string(text), std::nullopt, text.starts_with("gguf:"), {}};
+  std::string_view name = text == "mlx-mxfp4" ? "mxfp4" : text;
+  std::vector<std::string_view> choices;
   for (const FloatAlias& alias : kGgufFloats) {
     choices.push_back(alias.alias);
     if (alias.alias == text) name = alias.name;
   }
   for (FormatId id : all_formats()) {
     const std::string_view layout = format_info(id).layout;
-    if (is_mlx_format(id)) continue;
     choices.push_back(layout);
-    if (layout == name) {
-      target.format = id;
-      return target;
-    }
+    if (is_member(layout, name)) target.family.push_back(id);
   }
+  std::ranges::stable_sort(target.family, {},
+                           [](FormatId id) { return format_info(id).code_bits; });
+  if (target.family.size() == 1 && !is_mlx_format(target.family[0]))
+    target.format = target.family[0];
+  if (!target.family.empty()) return target;
   if (contains(kMixes, text))
     return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
                 fmt::format("`{}`", text), "one layout",
@@ -95,17 +106,19 @@ Result<LayoutTarget> parse_layout(std::string_view command, std::string_view tex
 }
 
 std::vector<FormatId> candidate_formats(const LayoutTarget& target, const PackedWeight& source) {
-  if (!target.format) {
+  if (!target.format || (!target.gguf && !is_float_format(*target.format))) {
     std::vector<FormatId> ids;
-    for (FormatId id : all_formats())
-      if (is_mlx_format(id) && format_info(id).code_bits >= source.format().code_bits)
+    for (FormatId id : target.family)
+      if (id == source.id())
+        ids.insert(ids.begin(), id);
+      else if (target.format || format_info(id).code_bits >= source.format().code_bits)
         ids.push_back(id);
     return ids;
   }
   if (is_float_format(*target.format)) return {*target.format};
   std::vector<FormatId> rest;
   for (FormatId id : all_formats())
-    if (is_gguf_format(id) && id != *target.format &&
+    if (is_gguf_format(id) && id != *target.format && format_info(id).writable &&
         layout_rule(id, source.shape(), FormatParams{}) == nullptr)
       rest.push_back(id);
   std::ranges::stable_sort(
@@ -117,7 +130,8 @@ std::vector<FormatId> candidate_formats(const LayoutTarget& target, const Packed
 Result<ContainerKind> target_container(std::string_view command, const LayoutTarget& target,
                                        std::string_view destination) {
   const bool gguf_name = destination.ends_with(".gguf");
-  if (gguf_name && !target.format)
+  const bool gguf_can = target.gguf || (target.format && is_float_format(*target.format));
+  if (gguf_name && !gguf_can)
     return fail(ErrorCode::kInvalidInput, fmt::format("cli.{}", command), "DST",
                 fmt::format("`{}` with --to {}", destination, target.name),
                 "a folder's name, not one ending in .gguf", "a GGUF file cannot hold this layout");

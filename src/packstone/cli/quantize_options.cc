@@ -16,6 +16,9 @@ std::unexpected<Error> bad_width(std::string_view command, std::string_view opti
               fmt::format("{}", got), need);
 }
 
+constexpr std::string_view kRtnLayouts =
+    "a layout that rtn can write: mlx-affine, gguf:Q4_0, gguf:Q4_1, gguf:Q8_0";
+
 Status check_method(std::string_view command, std::string_view method) {
   if (std::ranges::find(kMethods, method) != std::end(kMethods)) return {};
   if (std::ranges::find(kAbsentMethods, method) != std::end(kAbsentMethods))
@@ -66,13 +69,15 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
   if (!options.calibration.empty())
     return no_effect(fmt::format("cli.{}", command), "--calibration", "rtn reads no data");
   PACKSTONE_TRY(LayoutTarget layout, parse_layout(command, options.to));
+  if (!layout.format && layout.name != "mlx-affine")
+    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
+                fmt::format("`{}`", options.to), std::string(kRtnLayouts));
   Result<QuantizeRequest> request = layout.format ? gguf_request(command, options, *layout.format)
                                                   : mlx_request(command, options);
   if (!request) return std::unexpected(request.error());
   if (!rtn_supports(request->format))
     return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
-                fmt::format("`{}`", options.to),
-                "a layout that rtn can write: mlx-affine, gguf:Q4_0, gguf:Q4_1, gguf:Q8_0",
+                fmt::format("`{}`", options.to), std::string(kRtnLayouts),
                 is_float_format(request->format) ? "`convert` decodes to floats" : "");
   return QuantizeTarget{std::move(layout), *request};
 }
