@@ -5,12 +5,12 @@
 namespace packstone {
 
 std::optional<FormatId> format_of_storage(const StorageType& type) {
-  if (type.name == "F32") return kFormatId<DenseF32>;
-  if (type.name == "F16") return kFormatId<DenseF16>;
-  if (type.name == "BF16") return kFormatId<DenseBF16>;
+  if (type.name == "F32") return kFloat32;
+  if (type.name == "F16") return kFloat16;
+  if (type.name == "BF16") return kBFloat16;
   if (type.gguf_id < 0) return std::nullopt;
   const std::string layout = fmt::format("gguf:{}", type.name);
-  for (std::uint16_t i = 0; i < kFormatCount; ++i)
+  for (std::uint16_t i = 0; i < format_count(); ++i)
     if (format_info(FormatId{i}).layout == layout) return FormatId{i};
   return std::nullopt;
 }

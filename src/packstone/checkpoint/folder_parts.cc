@@ -5,6 +5,8 @@
 #include <array>
 #include <bit>
 
+#include "packstone/format/registry.h"
+
 namespace packstone {
 namespace {
 

@@ -25,9 +25,9 @@ constexpr std::string_view kFurtherFiles[] = {"special_tokens_map.json",
 
 // The safetensors type of a dense format, or nothing.
 const StorageType* dense_type(FormatId format) {
-  if (format == kFormatId<DenseF32>) return safetensors_type("F32");
-  if (format == kFormatId<DenseF16>) return safetensors_type("F16");
-  if (format == kFormatId<DenseBF16>) return safetensors_type("BF16");
+  if (format == kFloat32) return safetensors_type("F32");
+  if (format == kFloat16) return safetensors_type("F16");
+  if (format == kBFloat16) return safetensors_type("BF16");
   return nullptr;
 }
 

@@ -8,9 +8,9 @@ constexpr std::string_view kWhere = "checkpoint.write_gguf";
 
 // The GGUF type of a format, or nullptr.
 const StorageType* storage_of(FormatId format) {
-  if (format == kFormatId<DenseF32>) return gguf_type("F32");
-  if (format == kFormatId<DenseF16>) return gguf_type("F16");
-  if (format == kFormatId<DenseBF16>) return gguf_type("BF16");
+  if (format == kFloat32) return gguf_type("F32");
+  if (format == kFloat16) return gguf_type("F16");
+  if (format == kBFloat16) return gguf_type("BF16");
   constexpr std::string_view kPrefix = "gguf:";
   const std::string_view layout = format_info(format).layout;
   return layout.starts_with(kPrefix) ? gguf_type(layout.substr(kPrefix.size())) : nullptr;
@@ -82,7 +82,7 @@ Status check_formats(const std::vector<PlannedTensor>& tensors) {
   for (const PlannedTensor& tensor : tensors) {
     if (storage_of(tensor.output.format) == nullptr)
       homeless.push_back(tensor.output.name);
-    else if (tensor.expected.vector && tensor.output.format != kFormatId<DenseF32>)
+    else if (tensor.expected.vector && tensor.output.format != kFloat32)
       vectors.push_back(tensor.output.name);
   }
   if (!homeless.empty())

@@ -9,6 +9,7 @@
 #include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/quantization_writer.h"
 #include "packstone/checkpoint/value_rule.h"
+#include "packstone/format/registry.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace packstone {
@@ -37,7 +38,7 @@ Result<MetadataReport> copy_checkpoint(const Checkpoint& source,
                 CheckpointWriter::create(target, kind, source, same_outputs(source), options));
   for (std::size_t i = 0; i < source.tensors.size(); ++i) {
     const CheckpointTensor& tensor = source.tensors[i];
-    if (tensor.weight.id() != kFormatId<DenseF32>) {
+    if (tensor.weight.id() != kFloat32) {
       PACKSTONE_CHECK_OK(writer->write(i, planes_of(tensor.weight)));
       continue;
     }
@@ -270,12 +271,11 @@ TEST(WriterTest, QuantizationBlockNamesModulesThatDiffer) {
   const FormatId four = kFormatId<MlxAffine<4>>;
   const FormatId eight = kFormatId<MlxAffine<8>>;
   const FormatParams params{64, FloatType::kBF16};
-  const nlohmann::ordered_json keys =
-      quantization_keys({{"a.weight", {64, 64}, four, params},
-                         {"b.weight", {64, 64}, four, params},
-                         {"c.weight", {64, 64}, eight, params},
-                         {"d.weight", {64}, kFormatId<DenseF32>, {}}},
-                        false);
+  const nlohmann::ordered_json keys = quantization_keys({{"a.weight", {64, 64}, four, params},
+                                                         {"b.weight", {64, 64}, four, params},
+                                                         {"c.weight", {64, 64}, eight, params},
+                                                         {"d.weight", {64}, kFloat32, {}}},
+                                                        false);
   EXPECT_EQ(keys["quantization"], keys["quantization_config"]);
   const nlohmann::ordered_json block = keys["quantization"];
   EXPECT_EQ(block["bits"], 4);
@@ -283,7 +283,7 @@ TEST(WriterTest, QuantizationBlockNamesModulesThatDiffer) {
   EXPECT_EQ(block["c"]["bits"], 8);
   EXPECT_FALSE(block.contains("a"));
   EXPECT_FALSE(block.contains("d"));
-  EXPECT_TRUE(quantization_keys({{"d.weight", {64}, kFormatId<DenseF32>, {}}}, false).empty());
+  EXPECT_TRUE(quantization_keys({{"d.weight", {64}, kFloat32, {}}}, false).empty());
 }
 
 // CFG-06: rope scaling survives the way through GGUF.
@@ -471,7 +471,7 @@ TEST(WriterTest, RefusalsNameTheTensorAndLeaveNothing) {
   outputs = same_outputs(*source);
   outputs[0].shape[0] += 1;
   refused(ContainerKind::kFolder, outputs, ErrorCode::kInvalidInput, "shape");
-  outputs = {{"model.norm.weight", {tiny::kHidden}, kFormatId<DenseBF16>, {}}};
+  outputs = {{"model.norm.weight", {tiny::kHidden}, kBFloat16, {}}};
   refused(ContainerKind::kGguf, outputs, ErrorCode::kUnsupported, "float32");
   EXPECT_EQ(CheckpointWriter::create(folder / "a", ContainerKind::kFolder, *source,
                                      same_outputs(*source), {})

@@ -9,6 +9,7 @@
 #include "packstone/cli/output.h"
 #include "packstone/cli/process.h"
 #include "packstone/cli/statistics.h"
+#include "packstone/format/registry.h"
 #include "packstone/format/variants.h"
 #include "packstone/kernel/matmul/linear.h"
 #include "packstone/transcode/transcode.h"

@@ -57,13 +57,12 @@ TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& 
 TensorPlan float_plan(const CheckpointTensor& tensor, ContainerKind container, Proof proof) {
   TensorPlan plan = copy_plan(tensor);
   const bool vector = tensor.shape.size() == 1;
-  const bool widen =
-      vector && container == ContainerKind::kGguf && tensor.weight.id() != kFormatId<DenseF32>;
+  const bool widen = vector && container == ContainerKind::kGguf && tensor.weight.id() != kFloat32;
   const bool plus_one =
       tensor.value_rule == ValueRule::kPlusOne && container == ContainerKind::kFolder;
   if (!widen && !plus_one) return plan;
   plan.action = Action::kVector;
-  plan.target.id = kFormatId<DenseF32>;
+  plan.target.id = kFloat32;
   plan.plan.params = {};
   plan.bytes = weight_bytes(plan.target.id, tensor.weight.shape(), {});
   if (plan.bytes > tensor.weight.bytes()) {

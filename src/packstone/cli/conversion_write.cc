@@ -35,11 +35,10 @@ Status write_vector(CheckpointWriter& writer, std::size_t index, const TensorPla
   PACKSTONE_TRY(
       OwnedWeight target,
       OwnedWeight::allocate(tensor.target.id, tensor.source->weight.shape(), tensor.plan.params));
-  if (tensor.target.id == kFormatId<DenseF32>) {
+  if (tensor.target.id == kFloat32) {
     std::memcpy(target.planes[0].data(), values.data(), values.size() * sizeof(float));
   } else {
-    const FloatType type =
-        tensor.target.id == kFormatId<DenseF16> ? FloatType::kF16 : FloatType::kBF16;
+    const FloatType type = tensor.target.id == kFloat16 ? FloatType::kF16 : FloatType::kBF16;
     for (std::size_t i = 0; i < values.size(); ++i)
       store_le(target.planes[0].data() + 2 * i,
                static_cast<std::uint16_t>(encode_float(type, values[i])));

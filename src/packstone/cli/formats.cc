@@ -18,7 +18,7 @@ std::vector<std::int64_t> sizes_of(FormatId id) {
 
 // Whether codes of `id` fit in `target` whatever they are; the other moves need luck.
 bool may_hold(FormatId target, FormatId id) {
-  if (is_float_format(target)) return target == kFormatId<DenseF32>;
+  if (is_float_format(target)) return target == kFloat32;
   return format_info(target).code_bits >= format_info(id).code_bits;
 }
 

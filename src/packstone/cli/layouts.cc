@@ -38,7 +38,7 @@ bool contains(std::span<const std::string_view> list, std::string_view name) {
 
 std::vector<FormatId> all_formats() {
   std::vector<FormatId> ids;
-  for (std::size_t i = 0; i < kFormatCount; ++i)
+  for (std::size_t i = 0; i < format_count(); ++i)
     ids.push_back(FormatId{static_cast<std::uint16_t>(i)});
   return ids;
 }

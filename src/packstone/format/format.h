@@ -12,14 +12,6 @@
 
 namespace packstone {
 
-// How a checkpoint folder spells a plane: what follows the module's name, and the type of the
-// elements there. kMetadataType: the type that FormatParams::metadata names.
-inline constexpr std::string_view kMetadataType = "META";
-struct PlaneSpec {
-  std::string_view suffix;  // MLX: ".weight", ".scales", ".biases"; GGUF: ""
-  std::string_view type;    // "U32", "I32", "F16", "F8_E4M3", ...
-};
-
 // A format whose every weight has a code of its own. All members are static constexpr.
 //
 //   kName        "gguf.q4_0": family.variant; file name is the same with underscores

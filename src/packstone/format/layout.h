@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "packstone/base/bits.h"
 #include "packstone/format/scheme.h"
@@ -42,6 +43,14 @@ struct TileSpec {
   int rows = 1;
   int cols = 1;
   int segments = 1;
+};
+
+// How a checkpoint folder spells a plane: what follows the module's name, and the type of the
+// elements there. kMetadataType: the type that FormatParams::metadata names.
+inline constexpr std::string_view kMetadataType = "META";
+struct PlaneSpec {
+  std::string_view suffix;  // MLX: ".weight", ".scales", ".biases"; GGUF: ""
+  std::string_view type;    // "U32", "I32", "F16", "F8_E4M3", ...
 };
 
 // Shape of a plane as a tensor of a checkpoint folder.

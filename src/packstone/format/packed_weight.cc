@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "packstone/base/limits.h"
+#include "packstone/format/registry.h"
 
 namespace packstone {
 namespace {
@@ -81,6 +82,10 @@ std::int64_t bad_group_number(ByteSpan plane, Shape shape, const FormatParams& p
 }
 
 }  // namespace
+
+std::size_t format_count() {
+  return kFormatCount;
+}
 
 const FormatInfo& format_info(FormatId id) {
   return table()[static_cast<std::size_t>(id)];

@@ -11,7 +11,8 @@
 
 #include "packstone/base/bytes.h"
 #include "packstone/base/result.h"
-#include "packstone/format/registry.h"
+#include "packstone/format/format_id.h"
+#include "packstone/format/layout.h"
 
 namespace packstone {
 
@@ -40,6 +41,9 @@ struct FormatInfo {
   std::span<const std::int16_t> integer_levels;  // of a table scheme: level / unit of each code
   float unit = 1.0f;
 };
+
+// format_count(): formats of this build; their ids are 0 to format_count() - 1. Errors: none.
+std::size_t format_count();
 
 // format_info(id): the derived facts of a format. Cost: a table look-up. Errors: none.
 const FormatInfo& format_info(FormatId id);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "packstone/format/dense.h"
+#include "packstone/format/format_id.h"
 #include "packstone/format/gguf_mxfp4.h"
 #include "packstone/format/gguf_q2_k.h"
 #include "packstone/format/gguf_q3_k.h"
@@ -50,10 +51,6 @@ auto join_families(FamilyList<Families...>) -> decltype((... + Families{}));
 
 using AllFormats = decltype(detail::join_families(AllFamilies{}));
 
-// Position in AllFormats. Lives only inside the process; on disk and in messages a format is its
-// name.
-enum class FormatId : std::uint16_t {};
-
 inline constexpr std::size_t kFormatCount = AllFormats::kSize;
 
 namespace detail {
@@ -79,6 +76,9 @@ constexpr decltype(auto) visit_in(std::uint16_t index, Function&& function,
 // The id of a format known at compile time.
 template <CodedFormat F>
 inline constexpr FormatId kFormatId = detail::id_in<F>(AllFormats{});
+
+static_assert(kFormatId<DenseF32> == kFloat32 && kFormatId<DenseF16> == kFloat16 &&
+              kFormatId<DenseBF16> == kBFloat16);
 
 // visit(id, f) calls f.operator()<F>() with the format of that id: the only switch over formats in
 // the program. Instantiates f for every format: call it in few .cc files.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "packstone/format/packed_weight.h"
+#include "packstone/format/registry.h"
 
 namespace packstone::testing {
 

@@ -289,8 +289,8 @@ TEST(Load, RowOrderAndValueRuleGiveTheSameBits) {
         continue;
       }
       auto owner = std::make_shared<std::vector<float>>(changed);
-      tensor.weight = PackedWeight::bind(kFormatId<DenseF32>, shape, {},
-                                         {std::as_bytes(std::span(*owner))}, owner, tensor.name)
+      tensor.weight = PackedWeight::bind(kFloat32, shape, {}, {std::as_bytes(std::span(*owner))},
+                                         owner, tensor.name)
                           .value();
     }
     Model a = Model::load(plain, pool).value(), b = Model::load(stored, pool).value();

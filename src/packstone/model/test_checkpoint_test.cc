@@ -99,7 +99,7 @@ void add_tensor(Checkpoint& checkpoint, const std::string& name, std::int64_t ro
                 std::int64_t cols, std::vector<float> values, bool is_vector) {
   auto owner = std::make_shared<std::vector<float>>(std::move(values));
   const ByteSpan bytes = std::as_bytes(std::span(*owner));
-  auto weight = PackedWeight::bind(kFormatId<DenseF32>, {rows, cols}, {}, {bytes}, owner, name);
+  auto weight = PackedWeight::bind(kFloat32, {rows, cols}, {}, {bytes}, owner, name);
   ASSERT_TRUE(weight) << weight.error().message;
   CheckpointTensor tensor{.name = name, .stored_name = name, .shape = {}, .weight = *weight};
   tensor.shape =

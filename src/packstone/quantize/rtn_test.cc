@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "packstone/format/registry.h"
 #include "packstone/quantize/group_rules.h"
 #include "packstone/quantize/quantizer.h"
 #include "tests/support/vectors.h"
@@ -28,7 +29,7 @@ std::vector<std::vector<std::byte>> planes_of(const PackedWeight& weight) {
 TEST(Rtn, BytesEqualTheReferences) {
   ThreadPool pool(1);
   int compared = 0;
-  for (std::uint16_t index = 0; index < kFormatCount; ++index) {
+  for (std::uint16_t index = 0; index < format_count(); ++index) {
     const FormatId id{index};
     if (!rtn_supports(id)) continue;
     for (const vectors::Case& vector : vectors::load("quantize", format_info(id).name)) {
@@ -190,7 +191,7 @@ TEST(Rtn, Grp01Grp02RefusesIllegalTargets) {
     return rtn(rows_of(values, shape.cols), shape, id, params, pool, "t").error().code;
   };
   EXPECT_EQ(code(kFormatId<GgufQ4_K>, {1, 256}, {}), ErrorCode::kUnsupported);
-  EXPECT_EQ(code(kFormatId<DenseF16>, {1, 64}, {}), ErrorCode::kUnsupported);
+  EXPECT_EQ(code(kFloat16, {1, 64}, {}), ErrorCode::kUnsupported);
   EXPECT_EQ(code(kFormatId<GgufQ4_0>, {1, 33}, {}), ErrorCode::kInvalidInput);
   EXPECT_EQ(code(kFormatId<MlxAffine<4>>, {1, 64}, {16, FloatType::kF16}),
             ErrorCode::kInvalidInput);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "packstone/format/registry.h"
 #include "packstone/transcode/format_ops.h"
 
 namespace packstone {

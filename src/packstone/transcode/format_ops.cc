@@ -2,6 +2,10 @@
 
 #include <array>
 
+#include "packstone/format/registry.h"
+
+#include "packstone/format/registry.h"
+
 namespace packstone {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "packstone/format/packed_weight.h"
+#include "packstone/format/registry.h"
 
 namespace packstone {
 

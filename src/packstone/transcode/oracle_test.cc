@@ -2,6 +2,7 @@
 // formats of 32-blocks do so for every scale and every code.
 #include <cmath>
 
+#include "packstone/format/registry.h"
 #include "packstone/transcode/unpack.h"
 #include "tests/support/vectors.h"
 
@@ -15,7 +16,7 @@ bool same_number(float a, float b) {
 }
 
 TEST(Oracle, EveryDecodedValueEqualsTheProducers) {
-  for (std::uint16_t index = 0; index < kFormatCount; ++index) {
+  for (std::uint16_t index = 0; index < format_count(); ++index) {
     const FormatInfo& info = format_info(FormatId{index});
     if (info.scheme == SchemeKind::kFloat) continue;
     for (const vectors::Case& vector : vectors::load("format", info.name)) {

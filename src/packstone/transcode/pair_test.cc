@@ -73,17 +73,17 @@ Verdict check_pair(const Layout& from, const Layout& to, Shape shape, Recipe rec
 // Every layout by the first shape it takes.
 std::vector<std::pair<Layout, std::size_t>> layouts_by_shape() {
   std::vector<std::pair<Layout, std::size_t>> layouts;
-  std::vector<bool> seen(kFormatCount);
+  std::vector<bool> seen(format_count());
   for (std::size_t at = 0; at < kShapes.size(); ++at) {
-    std::vector<bool> now(kFormatCount);
+    std::vector<bool> now(format_count());
     for (const Layout& layout : layouts_at(kShapes[at])) {
       if (seen[static_cast<std::size_t>(layout.id)]) continue;
       now[static_cast<std::size_t>(layout.id)] = true;
       layouts.push_back({layout, at});
     }
-    for (std::size_t i = 0; i < kFormatCount; ++i) seen[i] = seen[i] || now[i];
+    for (std::size_t i = 0; i < format_count(); ++i) seen[i] = seen[i] || now[i];
   }
-  for (std::size_t i = 0; i < kFormatCount; ++i)
+  for (std::size_t i = 0; i < format_count(); ++i)
     EXPECT_TRUE(seen[i]) << format_info(FormatId{static_cast<std::uint16_t>(i)}).name
                          << " takes none of the shapes";
   return layouts;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "packstone/format/registry.h"
+
 namespace packstone {
 namespace {
 

@@ -29,7 +29,7 @@ inline std::string show(const Layout& layout) {
 // Every format with each of its legal parameters at a shape; formats without any are left out.
 inline std::vector<Layout> layouts_at(Shape shape) {
   std::vector<Layout> layouts;
-  for (std::uint16_t index = 0; index < kFormatCount; ++index)
+  for (std::uint16_t index = 0; index < format_count(); ++index)
     for (const FormatParams& params : legal_variants(FormatId{index}, shape))
       layouts.push_back({FormatId{index}, params});
   return layouts;
@@ -108,9 +108,9 @@ inline std::uint32_t random_code(const FormatInfo& info, FormatId id, Recipe rec
   if (recipe == Recipe::kNarrow && info.code_bits >= 2 && info.code_bits <= 8)
     code = ((1u << (info.code_bits - 1)) - 2 + code % 4) & ((1u << info.code_bits) - 1u);
   if (info.scheme == SchemeKind::kFloat && recipe != Recipe::kAdversarial)
-    code = encode_float(id == kFormatId<DenseF32>   ? FloatType::kF32
-                        : id == kFormatId<DenseF16> ? FloatType::kF16
-                                                    : FloatType::kBF16,
+    code = encode_float(id == kFloat32   ? FloatType::kF32
+                        : id == kFloat16 ? FloatType::kF16
+                                         : FloatType::kBF16,
                         static_cast<float>(static_cast<int>(code % 255) - 127) / 64.0f);
   return code;
 }

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "packstone/format/registry.h"
 #include "packstone/transcode/test_layouts.h"
 
 namespace packstone {
@@ -52,7 +53,7 @@ TEST(Transcode, KnownVerdicts) {
   for (FormatId target : {kFormatId<MlxAffine<4>>, kFormatId<MlxAffine<6>>, kFormatId<GgufQ8_0>})
     EXPECT_EQ(plan_plain<GgufQ6_K>({target}).verdict, Verdict::kRefused);
   EXPECT_EQ(plan_plain<GgufQ4_0>({kFormatId<GgufQ4_K>}).verdict, Verdict::kRefused);
-  EXPECT_EQ(plan_plain<GgufQ6_K>({kFormatId<DenseF32>}).verdict, Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(plan_plain<GgufQ6_K>({kFloat32}).verdict, Verdict::kSameValuesMoreBytes);
   const TranscodePlan dense = plan_plain<DenseF32>({kFormatId<MlxAffine<4>>});
   EXPECT_EQ(dense.reason, "float32 has no codes that mlx.affine.w4 could keep; use quantize");
 }
@@ -69,9 +70,8 @@ TEST(Transcode, HeaderVerdicts) {
   EXPECT_EQ(q4_k.params, (FormatParams{32, FloatType::kF32}));
   EXPECT_EQ(verdict(kFormatId<GgufQ6_K>, {}, {kMlx4}), Verdict::kRefused);
   EXPECT_EQ(verdict(kFormatId<GgufQ6_K>, {}, {kFormatId<GgufQ6_K>}), Verdict::kSameBytes);
-  EXPECT_EQ(verdict(kFormatId<DenseBF16>, {}, {kFormatId<DenseF32>}),
-            Verdict::kSameValuesMoreBytes);
-  EXPECT_EQ(verdict(kFormatId<DenseF32>, {}, {kFormatId<GgufQ8_0>}), Verdict::kRefused);
+  EXPECT_EQ(verdict(kBFloat16, {}, {kFloat32}), Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(verdict(kFloat32, {}, {kFormatId<GgufQ8_0>}), Verdict::kRefused);
   for (std::int32_t group : {48, 16, 1, -1, std::numeric_limits<std::int32_t>::min()}) {
     EXPECT_EQ(verdict(kFormatId<GgufQ8_0>, {}, {kFormatId<MlxAffine<8>>, group}),
               Verdict::kRefused);
@@ -195,11 +195,10 @@ TEST(Transcode, RefusalsNamePlaceRuleAndWayOut) {
       "use a wider layout");
   EXPECT_EQ(plan_transcode(q8, {kFormatId<MlxAffine<8>>, 64}, pool).reason,
             "mlx.affine.w8 of [1, 32], group 64: need cols a multiple of the group");
-  const PackedWeight f32 =
-      *PackedWeight::bind(kFormatId<DenseF32>, {1, 1}, {},
-                          {std::as_bytes(std::span("\x01\x00\x80\x3F", 4))}, nullptr, "t");
+  const PackedWeight f32 = *PackedWeight::bind(
+      kFloat32, {1, 1}, {}, {std::as_bytes(std::span("\x01\x00\x80\x3F", 4))}, nullptr, "t");
   EXPECT_EQ(
-      plan_transcode(f32, {kFormatId<DenseF16>}, pool).reason,
+      plan_transcode(f32, {kFloat16}, pool).reason,
       "row 0, column 0: value 1.00000012 (0x3F800001) is not a float16 number; float32 holds it");
 }
 
@@ -210,7 +209,7 @@ TEST(Transcode, ThreadCountDoesNotShow) {
   for (FormatId id : {kFormatId<GgufQ4_0>, kFormatId<GgufQ4_K>, kFormatId<GgufQ6_K>})
     for (Recipe recipe : {Recipe::kPlain, Recipe::kAdversarial}) {
       const PackedWeight source = random_weight({id, {}}, recipe, random);
-      for (FormatId to : {kFormatId<MlxAffine<4>>, kFormatId<DenseF32>, kFormatId<DenseF16>}) {
+      for (FormatId to : {kFormatId<MlxAffine<4>>, kFloat32, kFloat16}) {
         const TranscodePlan a = plan_transcode(source, {to}, one);
         const TranscodePlan b = plan_transcode(source, {to}, many);
         EXPECT_EQ(a.verdict, b.verdict);
@@ -256,7 +255,7 @@ TEST(Transcode, EmptyWeights) {
     for (const Layout& from : all_layouts()) {
       OwnedWeight owned = *OwnedWeight::allocate(from.id, shape, from.params);
       const PackedWeight source = *std::move(owned).release("empty");
-      for (FormatId to : {kFormatId<MlxAffine<4>>, kFormatId<GgufQ8_0>, kFormatId<DenseF16>}) {
+      for (FormatId to : {kFormatId<MlxAffine<4>>, kFormatId<GgufQ8_0>, kFloat16}) {
         const TranscodePlan plan = plan_transcode(source, {to}, pool);
         if (plan.verdict == Verdict::kRefused) continue;
         const auto made = transcode(source, plan, {to}, {}, pool);
@@ -270,7 +269,7 @@ TEST(Transcode, EmptyWeights) {
 
 TEST(CompareValues, FindsTheLargestDifferenceFirstInRowOrder) {
   auto weight = [](std::vector<float> values) {
-    OwnedWeight owned = *OwnedWeight::allocate(kFormatId<DenseF32>, {2, 2}, {});
+    OwnedWeight owned = *OwnedWeight::allocate(kFloat32, {2, 2}, {});
     std::memcpy(owned.planes[0].data(), values.data(), 16);
     return *std::move(owned).release("t");
   };
@@ -294,7 +293,7 @@ TEST(CompareValues, FindsTheLargestDifferenceFirstInRowOrder) {
 TEST(OwnedWeight, RefusesIllegalShapes) {
   EXPECT_EQ(OwnedWeight::allocate(kFormatId<GgufQ4_K>, {2, 100}, {}).error().message,
             "transcode.allocate: gguf.q4_k: got [2, 100], group 0, need cols a multiple of 256");
-  EXPECT_FALSE(OwnedWeight::allocate(kFormatId<DenseF32>, {std::int64_t{1} << 40, 1 << 20}, {}));
+  EXPECT_FALSE(OwnedWeight::allocate(kFloat32, {std::int64_t{1} << 40, 1 << 20}, {}));
 }
 
 }  // namespace

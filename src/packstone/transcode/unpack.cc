@@ -1,6 +1,7 @@
 #include "packstone/transcode/unpack.h"
 
 #include "packstone/base/check.h"
+#include "packstone/format/registry.h"
 #include "packstone/transcode/format_ops.h"
 
 namespace packstone {

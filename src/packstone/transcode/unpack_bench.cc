@@ -55,6 +55,6 @@ void bench(FormatId id) {
 }  // namespace packstone
 
 int main() {
-  for (std::uint16_t id = 0; id < packstone::kFormatCount; ++id)
+  for (std::uint16_t id = 0; id < packstone::format_count(); ++id)
     packstone::bench(packstone::FormatId{id});
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <random>
 
+#include "packstone/format/registry.h"
 #include "packstone/format/variants.h"
 
 namespace packstone {
@@ -38,7 +39,7 @@ Random random_weight(FormatId id, Shape shape, FormatParams params, std::mt19937
 
 template <class Function>
 void for_every_format(Function&& function) {
-  for (std::uint16_t index = 0; index < kFormatCount; ++index)
+  for (std::uint16_t index = 0; index < format_count(); ++index)
     for (const std::int64_t rows : {3, 64})
       for (const std::int64_t cols : {0, 5, 32, 192, 512})
         for (const FormatParams& params : legal_variants(FormatId{index}, {rows, cols}))

@@ -1,5 +1,6 @@
 // Proves what apply_experts computes for each position, and that no position sees another:
 // contracts B37 to B42.
+#include "packstone/format/registry.h"
 #include "packstone/weight/test_weight.h"
 
 namespace packstone {

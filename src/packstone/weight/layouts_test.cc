@@ -2,6 +2,7 @@
 // contracts B1 to B11.
 #include <sys/mman.h>
 
+#include "packstone/format/registry.h"
 #include "packstone/transcode/unpack.h"
 #include "packstone/weight/test_weight.h"
 

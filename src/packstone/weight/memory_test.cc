@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "packstone/format/registry.h"
 #include "packstone/weight/test_weight.h"
 
 namespace {

@@ -1,5 +1,6 @@
 // Proves the two cases of MXFP4: layouts, values at every type, and cuts of codes beside whole
 // scales: contracts B1, B2, B6, B8, B11 to B17, B21, B33, B53 and B54.
+#include "packstone/format/registry.h"
 #include "packstone/weight/test_stream.h"
 #include "packstone/weight/test_weight.h"
 

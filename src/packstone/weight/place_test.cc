@@ -1,4 +1,5 @@
 // Proves what may be cut how over devices, and that no value depends on it: contracts B47 to B57.
+#include "packstone/format/registry.h"
 #include "packstone/weight/test_weight.h"
 
 namespace packstone {

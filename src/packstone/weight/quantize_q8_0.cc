@@ -3,6 +3,7 @@
 #include <new>
 
 #include "packstone/format/gguf_q8_0.h"
+#include "packstone/format/registry.h"
 #include "packstone/quantize/group_rules.h"
 #include "packstone/weight/state.h"
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "packstone/format/registry.h"
 #include "packstone/transcode/transcode.h"
 #include "packstone/transcode/unpack.h"
 

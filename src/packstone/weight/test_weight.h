@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "packstone/format/registry.h"
 #include "packstone/kernel/test_weights.h"
 #include "packstone/transcode/test_layouts.h"
 #include "packstone/transcode/unpack.h"
@@ -90,7 +91,7 @@ struct FormatCase {
 // variants.
 inline std::vector<FormatCase> all_formats() {
   std::vector<FormatCase> cases;
-  for (std::size_t i = 0; i < kFormatCount; ++i) {
+  for (std::size_t i = 0; i < format_count(); ++i) {
     const FormatId id{static_cast<std::uint16_t>(i)};
     std::vector<FormatParams> variants;
     Shape shape;

@@ -133,8 +133,7 @@ TEST(TypedWeight, B20_OtherTypesAreRoundedOnceFromFloat32) {
   std::memcpy(bytes.data(), values.data(), bytes.size());
   const auto owner = std::make_shared<std::vector<std::byte>>(bytes);
   const Weight w =
-      Weight::from(
-          PackedWeight::bind(kFormatId<DenseF32>, {1, count}, {}, {*owner}, owner, "w").value())
+      Weight::from(PackedWeight::bind(kFloat32, {1, count}, {}, {*owner}, owner, "w").value())
           .value();
   const std::vector<double> f64 = doubles(dequant(w, ValueType::kF64, test_pool()).value());
   const std::vector<double> bf16 = doubles(dequant(w, ValueType::kBF16, test_pool()).value());

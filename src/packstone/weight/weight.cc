@@ -1,6 +1,7 @@
 #include "packstone/weight/weight.h"
 
 #include "packstone/base/limits.h"
+#include "packstone/format/registry.h"
 #include "packstone/weight/state.h"
 
 namespace packstone {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "packstone/base/cpu.h"
+#include "packstone/format/registry.h"
 #include "packstone/kernel/matmul/kernel_list.h"
 #include "packstone/kernel/test_weights.h"
 #include "packstone/transcode/unpack.h"
@@ -69,7 +70,7 @@ std::string label(const PackedWeight& weight, std::string_view isa) {
 TEST(Linear, DecodeOfEveryKernelEqualsTheDerivedDecode) {
   std::mt19937_64 random(1);
   int compared = 0;
-  for (std::uint16_t f = 0; f < kFormatCount; ++f)
+  for (std::uint16_t f = 0; f < format_count(); ++f)
     for (const FormatParams& params : variants(FormatId{f}))
       for (std::int64_t cols : {1, 15, 17, 32, 64, 96, 128, 256, 512, 576, 768})
         for (bool wild : {false, true}) {
@@ -92,7 +93,7 @@ TEST(Linear, DecodeOfEveryKernelEqualsTheDerivedDecode) {
 TEST(Linear, BitsDependOnNeitherKernelNorBatchNorThreads) {
   const unsigned seed = 7;
   std::mt19937_64 random(seed);
-  for (std::uint16_t f = 0; f < kFormatCount; ++f)
+  for (std::uint16_t f = 0; f < format_count(); ++f)
     for (const FormatParams& params : variants(FormatId{f})) {
       const Shape shape{37, legal(FormatId{f}, {1, 100}, params)  ? 100
                             : legal(FormatId{f}, {1, 96}, params) ? 96
@@ -124,7 +125,7 @@ TEST(Linear, ShapesOfKnownFaultsHoldTheBound) {
     shapes.push_back({5, cols});
   shapes.push_back({64, 128});
   int tested = 0;
-  for (std::uint16_t f = 0; f < kFormatCount; ++f)
+  for (std::uint16_t f = 0; f < format_count(); ++f)
     for (const Shape shape : shapes) {
       const FormatParams params = variants(FormatId{f}).front();
       if (!legal(FormatId{f}, shape, params)) continue;
@@ -158,7 +159,7 @@ TEST(Linear, ShapesOfKnownFaultsHoldTheBound) {
 // B34; a zero may lose its sign, because the other products are zeros of either sign.
 TEST(Linear, UnitVectorGivesTheDecodedColumn) {
   std::mt19937_64 random(13);
-  for (std::uint16_t f = 0; f < kFormatCount; ++f)
+  for (std::uint16_t f = 0; f < format_count(); ++f)
     for (const FormatParams& params : variants(FormatId{f})) {
       const Shape shape{19, 256};
       const PackedWeight weight = random_weight(FormatId{f}, shape, params, random);
@@ -197,7 +198,7 @@ TEST(Linear, LargeActivationsStayFiniteInEveryBatch) {
 
 TEST(Linear, NotANumberAndInfinityReachTheResult) {
   std::mt19937_64 random(19);
-  const PackedWeight weight = random_weight(kFormatId<DenseF32>, {20, 100}, {}, random);
+  const PackedWeight weight = random_weight(kFloat32, {20, 100}, {}, random);
   for (const Isa* isa : isas()) {
     const Linear layer = prepare(weight, isa->name);
     for (std::int64_t m : {1, 7}) {
@@ -239,7 +240,7 @@ TEST(Linear, RowMapReordersRowsOnly) {
 TEST(Linear, ManyLayersInOneDispatchGiveTheSameBits) {
   std::mt19937_64 random(29);
   const Linear a = *Linear::prepare(random_weight(kFormatId<GgufQ4_0>, {70, 64}, {}, random));
-  const Linear b = *Linear::prepare(random_weight(kFormatId<DenseBF16>, {3, 64}, {}, random));
+  const Linear b = *Linear::prepare(random_weight(kBFloat16, {3, 64}, {}, random));
   const Linear c = *Linear::prepare(
       random_weight(kFormatId<MlxAffine<8>>, {129, 64}, {32, FloatType::kF32}, random));
   const std::vector<float> x = random_floats(5 * 64, random);
@@ -280,7 +281,7 @@ TEST(Linear, KernelIsChosenByCpuAndFormat) {
 // set; the others are decoded row by row.
 TEST(Linear, CommonFormatsHaveAReader) {
   std::mt19937_64 random(37);
-  for (std::uint16_t f = 0; f < kFormatCount; ++f) {
+  for (std::uint16_t f = 0; f < format_count(); ++f) {
     const FormatInfo& info = format_info(FormatId{f});
     if (info.scheme == SchemeKind::kTable ||
         (!info.name.starts_with("gguf.q") && !info.name.starts_with("mlx.")))
@@ -316,9 +317,9 @@ TEST(Linear, ForcedKernelIsObeyedOrRefused) {
 
 TEST(Linear, EmptyShapesAreNoWork) {
   std::mt19937_64 random(43);
-  const Linear no_rows = *Linear::prepare(random_weight(kFormatId<DenseF32>, {0, 8}, {}, random));
+  const Linear no_rows = *Linear::prepare(random_weight(kFloat32, {0, 8}, {}, random));
   EXPECT_TRUE(run(no_rows, random_floats(8, random), 1, 2).empty());
-  const Linear no_cols = *Linear::prepare(random_weight(kFormatId<DenseF32>, {3, 0}, {}, random));
+  const Linear no_cols = *Linear::prepare(random_weight(kFloat32, {3, 0}, {}, random));
   EXPECT_EQ(run(no_cols, {}, 1, 2), std::vector<float>(3, 0.0f));
   EXPECT_EQ(run(no_cols, {}, 2, 2), std::vector<float>(6, 0.0f));
 }

@@ -115,7 +115,7 @@ void rms_norm(benchmark::State& state) {
 BENCHMARK(rms_norm);
 
 void register_all() {
-  for (std::uint16_t f = 0; f < kFormatCount; ++f) {
+  for (std::uint16_t f = 0; f < format_count(); ++f) {
     const auto variants = testing::variants(FormatId{f});
     const FormatParams params =
         variants.size() == 1 ? variants[0] : FormatParams{64, FloatType::kF16};
