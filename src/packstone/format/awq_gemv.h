@@ -17,7 +17,7 @@
 //   qzeros (gemv_fast), scaled_zeros (llm-awq): F16 [8 Z, N]   the offset, as stored
 //   w = fl(scale * q + offset): one rounding (the product has 11 + 4 bits)
 //
-// Legal: gemv cols a multiple of 8, gemv_fast and llm-awq cols a multiple of 64 and rows of 4;
+// Legal: gemv rows and cols multiples of 8, gemv_fast and llm-awq cols a multiple of 64 and rows of 4;
 // whole groups. Padding is read as whatever it is and has no meaning.
 #pragma once
 
@@ -55,7 +55,7 @@ struct AwqGemv {
   }};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
-    if (shape.cols % 8 != 0) return "cols a multiple of 8";
+    if (shape.cols % 8 != 0 || shape.rows % 8 != 0) return "rows and cols multiples of 8";
     if (!group_listed(kGroups, shape.cols, params) || !awq_padding_defined(params))
       return "a group of 64 or 128 columns or a whole row of 16, 32, 64 or at least 128";
     return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";

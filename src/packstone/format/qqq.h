@@ -57,7 +57,7 @@ struct QqqTiles {
       return group_listed(kGroups, shape.cols, params) ? nullptr : "the whole row as one group";
     } else {
       if (params.group_cols != 0 && params.group_cols != 128) return "groups of 128 columns";
-      if (shape.cols == 128) return "more than one group";
+      if (shape.cols < 256) return "more than one group";
       return shape.cols % 128 == 0 ? nullptr : "cols a multiple of 128";
     }
   }

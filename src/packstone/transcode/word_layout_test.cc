@@ -132,7 +132,8 @@ TEST(WordLayout, GptqValuesAndActOrder) {
       kFormatId<Gptq<4>>, {8, 32}, {32},
       [](std::int64_t, std::int64_t col) { return col % 2 == 0 ? 15u : 0u; },
       constant_group(scale, 8));
-  EXPECT_EQ(testing::decoded(weight)[0], 0.0860595703125f);
+  EXPECT_EQ(testing::decoded(weight)[0], 0.086090087890625f);  // exact; in binary16 0x2D82
+  EXPECT_EQ(float_to_half(testing::decoded(weight)[0]), 0x2D82);
   EXPECT_EQ(testing::decoded(weight)[1], -0.098388671875f);
 
   constexpr std::uint32_t kCodes[] = {9, 9, 7, 12};

@@ -300,6 +300,7 @@ TEST(WordMoves, D56GarbageInPadding) {
 
 // D57: scaled zeros become biases as they are, in binary16.
 TEST(WordMoves, D57ScaledZerosAreBiases) {
+  ThreadPool pool(1);
   for (const FormatId from : {kFormatId<AwqGemvFast>, kFormatId<LlmAwq>}) {
     std::mt19937_64 random(kSeed);
     const PackedWeight source = weight_of(
@@ -312,8 +313,7 @@ TEST(WordMoves, D57ScaledZerosAreBiases) {
         });
     const Move there = moved(source, {kFormatId<MlxAffine<4>>});
     EXPECT_EQ(there.plan.params.metadata, FloatType::kF16);
-    EXPECT_TRUE(
-        compare_values(source, {}, there.made, {}, *std::make_unique<ThreadPool>(1)).same_bits);
+    EXPECT_TRUE(compare_values(source, {}, there.made, {}, pool).same_bits);
     const Move back = moved(there.made, {from, 64});
     EXPECT_TRUE(same_planes(source, back.made));
     // Offsets between two codes have no zero point.
