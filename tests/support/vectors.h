@@ -20,7 +20,8 @@ struct Case {
   Shape shape;
   FormatParams params;
   std::vector<std::vector<std::byte>> planes;
-  std::vector<float> values;  // row-major
+  std::vector<std::int64_t> value_rows;  // rows whose values are given
+  std::vector<float> values;             // of those rows, row-major
 
   PackedWeight weight() const {
     std::vector<ByteSpan> spans(planes.begin(), planes.end());
@@ -62,6 +63,10 @@ inline std::vector<Case> load(const std::string& folder, std::string_view format
     one.params.act_order = item.value("act_order", false);
     one.params.constant = item.value("constant", std::uint32_t{0});
     for (const auto& plane : item["planes"]) one.planes.push_back(from_hex(plane));
+    if (item.contains("value_rows"))
+      one.value_rows = item["value_rows"].get<std::vector<std::int64_t>>();
+    else
+      for (std::int64_t row = 0; row < one.shape.rows; ++row) one.value_rows.push_back(row);
     const std::vector<std::byte> bytes = from_hex(item["values"]);
     one.values.resize(bytes.size() / 4);
     std::memcpy(one.values.data(), bytes.data(), bytes.size());

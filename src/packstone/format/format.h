@@ -51,6 +51,7 @@ namespace packstone {
 //   write_block(codes, block)       where blocks can be made: false when no block has these codes
 //
 // Optional:
+//   kOtherLayout  a second layout name that gives the same bytes at this width
 //   first_use(shape, params, which, row, unit)   ParamUnit that first uses the place, where places
 //                                   are shared beyond param_cols (tensor scales, FP8 blocks)
 //   kIndexPlane                     plane of 32-bit group numbers, one per column (GPTQ g_idx):

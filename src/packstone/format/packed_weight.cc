@@ -38,6 +38,7 @@ FormatInfo make_info() {
   info.params = F::kParams;
   info.group_sizes = F::kGroups;
   info.has_offset = has_offset<F>();
+  if constexpr (requires { F::kOtherLayout; }) info.other_layout = F::kOtherLayout;
   info.writable = is_writable<F>();
   info.block_codes = BlockCodes<F>;
   info.shares_rows = SharesPlaces<F>;
@@ -100,7 +101,8 @@ std::optional<FormatId> find_format(std::string_view name) {
 std::optional<FormatId> find_layout(std::string_view layout, int code_bits) {
   std::optional<FormatId> found;
   for (const FormatInfo& info : table()) {
-    if (info.layout != layout || (code_bits != 0 && info.code_bits != code_bits)) continue;
+    if (info.layout != layout && info.other_layout != layout) continue;
+    if (code_bits != 0 && info.code_bits != code_bits) continue;
     if (found) return std::nullopt;
     found = info.id;
   }

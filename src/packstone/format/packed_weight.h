@@ -19,8 +19,9 @@ namespace packstone {
 // What is known of a format at run time; derived from its header.
 struct FormatInfo {
   FormatId id{};
-  std::string_view name;    // "gguf.q4_0"
-  std::string_view layout;  // "gguf:Q4_0"
+  std::string_view name;          // "gguf.q4_0"
+  std::string_view layout;        // "gguf:Q4_0"
+  std::string_view other_layout;  // a second name for the same bytes, or ""
   std::string_view source;
   SchemeKind scheme{};
   int code_bits = 0;

@@ -7,6 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "packstone/format/awq_gemm.h"
+#include "packstone/format/awq_gemv.h"
+#include "packstone/format/bitblas.h"
 #include "packstone/format/dense.h"
 #include "packstone/format/format_id.h"
 #include "packstone/format/gguf_mxfp4.h"
@@ -20,8 +23,11 @@
 #include "packstone/format/gguf_q5_k.h"
 #include "packstone/format/gguf_q6_k.h"
 #include "packstone/format/gguf_q8_0.h"
+#include "packstone/format/gptq.h"
+#include "packstone/format/marlin.h"
 #include "packstone/format/mlx_affine.h"
 #include "packstone/format/mx_mxfp4.h"
+#include "packstone/format/qqq.h"
 
 namespace packstone {
 
@@ -37,10 +43,20 @@ using MlxFormats =
 using GgufFormats = FormatList<GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0>;
 using GgufKFormats = FormatList<GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
 using MxFormats = FormatList<GgufMxfp4, Mxfp4>;
+using GptqFormats = FormatList<Gptq<2>, Gptq<3>, Gptq<4>, Gptq<8>,          //
+                               GptqV2<2>, GptqV2<3>, GptqV2<4>, GptqV2<8>,  //
+                               GptqP<3>, GptqP<5>, GptqP<6>, GptqP<7>>;
+using AwqFormats = FormatList<AwqGemm<2>, AwqGemm<3>, AwqGemm<4>, AwqGemm<5>, AwqGemm<6>,
+                              AwqGemm<7>, AwqGemm<8>, AwqGemv, AwqGemvFast, LlmAwq>;
+using TileFormats = FormatList<Marlin<4>, Marlin<8>, MarlinAwq<4>, MarlinAwq<8>, Qqq, QqqG128>;
+using BitblasFormats =
+    FormatList<Bitblas<2>, Bitblas<4>, Bitblas<8>, BitblasAsym<2>, BitblasAsym<3>, BitblasAsym<4>,
+               BitblasAsym<5>, BitblasAsym<6>, BitblasAsym<7>, BitblasAsym<8>>;
 
 template <class... Families>
 struct FamilyList {};
-using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats>;
+using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats,
+                               GptqFormats, AwqFormats, TileFormats, BitblasFormats>;
 
 namespace detail {
 template <class... A, class... B>

@@ -19,22 +19,23 @@ TEST(Oracle, EveryDecodedValueEqualsTheProducers) {
   for (std::uint16_t index = 0; index < format_count(); ++index) {
     const FormatInfo& info = format_info(FormatId{index});
     if (info.scheme == SchemeKind::kFloat) continue;
+    int non_finite = 0;
     for (const vectors::Case& vector : vectors::load("format", info.name)) {
       const PackedWeight weight = vector.weight();
       const auto cols = static_cast<std::size_t>(vector.shape.cols);
       std::vector<float> row(cols);
-      int non_finite = 0;
-      for (std::int64_t r = 0; r < vector.shape.rows; ++r) {
+      for (std::size_t i = 0; i < vector.value_rows.size(); ++i) {
+        const std::int64_t r = vector.value_rows[i];
         decode_row(weight, r, row);
         for (std::size_t c = 0; c < cols; ++c) {
-          const float want = vector.values[static_cast<std::size_t>(r) * cols + c];
+          const float want = vector.values[i * cols + c];
           non_finite += !std::isfinite(want);
           ASSERT_TRUE(same_number(row[c], want)) << info.name << " row " << r << " column " << c
                                                  << ": got " << row[c] << ", need " << want;
         }
       }
-      EXPECT_GT(non_finite, 0) << info.name;
     }
+    EXPECT_GT(non_finite, 0) << info.name;
   }
 }
 

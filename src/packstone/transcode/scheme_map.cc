@@ -43,7 +43,8 @@ LinearSide linear_side(FormatId id, const FormatParams& params) {
 const char* group_rule(const LinearSide& source, const LinearSide& target) {
   if (source.group_cols % target.group_cols == 0) return nullptr;
   const auto sizes = format_info(target.id).group_sizes;
-  const bool home = std::ranges::find(sizes, source.group_cols) != sizes.end();
+  const bool whole_row = sizes.size() == 1 && sizes[0] == kWholeRow;
+  const bool home = whole_row || std::ranges::find(sizes, source.group_cols) != sizes.end();
   if (home && target.group_cols % source.group_cols == 0) return nullptr;
   return "a group that the target's groups divide";
 }

@@ -44,8 +44,8 @@ struct LinearSide {
 LinearSide linear_side(FormatId id, const FormatParams& params);
 
 // Whether groups can be mapped, from headers alone: nullptr, or why not. The target's group divides
-// the source's, or is a multiple and the target could also keep the source's group (then neighbours
-// must have equal parameters).
+// the source's, or is a multiple and the target could also keep the source's group or has only the
+// whole row (then neighbours must have equal parameters).
 const char* group_rule(const LinearSide& source, const LinearSide& target);
 
 // Why one group cannot be mapped.

@@ -113,11 +113,15 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
   chosen.group_cols = choose_group(to, shape.cols, source_group, target.group_cols);
   chosen.group_rows = to.shares_rows ? params.group_rows : 1;
   chosen.act_order = params.act_order && to.index_plane >= 0;
+  const char* rule = nullptr;
   for (const FloatType type : choose_metadata(id, params, target.id, target.metadata)) {
     chosen.metadata = type;
-    decision.candidates.push_back(chosen);
+    if (const char* broken = layout_rule(target.id, shape, chosen))
+      rule = broken;
+    else
+      decision.candidates.push_back(chosen);
   }
-  if (const char* rule = layout_rule(target.id, shape, chosen)) {
+  if (decision.candidates.empty()) {
     decision.refused = true;
     decision.reason = illegal(to, shape, chosen, rule);
     return decision;
