@@ -102,6 +102,7 @@ struct Fp8DivisorScheme {
                                                  : Kind == Fp8Kind::kE5M2     ? "e5m2 divided"
                                                  : Kind == Fp8Kind::kE4M3FNUZ ? "e4m3fnuz divided"
                                                                               : "e5m2fnuz divided";
+  static constexpr std::string_view kReciprocalTable = fp8_name(Kind);
   static constexpr float level(std::uint32_t code, std::int32_t) {
     return fp8_to_float(Kind, code);
   }

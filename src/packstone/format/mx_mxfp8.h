@@ -5,7 +5,8 @@
 //
 // Decode: w = 2^(scale - 127) * e4m3fn(code); exact, but for what binary32 cannot hold (infinite
 // above, rounded below 2^-126). As OCP MX has it, scale byte 255 makes NaN and codes 0x7F and 0xFF
-// are NaN (MLX: 255 is infinite; its Metal kernels read 0x7F as 480). Legal: cols a multiple of 32.
+// are NaN; MLX reads 255 as infinite, and its Metal kernels 0x7F as 480, so that nothing but finite
+// codes and scales is moved here from other formats. Legal: cols a multiple of 32.
 #pragma once
 
 #include "packstone/format/e2m1.h"
@@ -23,6 +24,7 @@ struct Mxfp8 : SplitRows<8, 32> {
   static constexpr std::array<ParamSpec, 1> kParams{{
       {ParamKind::kScale, ParamCoding::kE8M0, 8},
   }};
+  static constexpr bool kFiniteOnly = true;
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams&) {
     return plane_dims_of(shape.rows, plane == 0 ? shape.cols / 4 : shape.cols / 32);
   }

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "packstone/transcode/format_ops.h"
+
 namespace packstone {
 namespace {
 
@@ -20,13 +22,34 @@ bool same_raw(const RawParams& a, const RawParams& b, std::size_t count) {
   return std::equal(a.pattern, a.pattern + count, b.pattern);
 }
 
+// Replaces the scale by its reciprocal; false unless that is exact, a power of two.
+bool invert_scale(GroupValues& values) {
+  const float inverse = 1.0f / values.scale;
+  const bool exact = std::isfinite(inverse) && std::isfinite(values.scale) &&
+                     static_cast<double>(inverse) * static_cast<double>(values.scale) == 1.0;
+  values.scale = inverse;
+  return exact;
+}
+
+// Of the codes of a table format, which stand for finite levels.
+std::vector<bool> finite_codes(FormatId id) {
+  std::vector<bool> finite(std::size_t{1} << format_info(id).code_bits);
+  for (std::size_t code = 0; code < finite.size(); ++code)
+    finite[code] = std::isfinite(format_ops(id).value({}, static_cast<std::uint32_t>(code)));
+  return finite;
+}
+
 }  // namespace
 
 RowMap::RowMap(const PackedWeight& source, FormatId target, const FormatParams& target_params)
     : source_(source),
       source_side_(linear_side(source.id(), source.params())),
       target_side_(linear_side(target, target_params)),
-      same_table_(scheme_map(source.format(), format_info(target)) == SchemeMap::kSameTable) {
+      finite_only_(format_info(target).finite_only) {
+  const SchemeMap map = scheme_map(source.format(), format_info(target));
+  reciprocal_ = map == SchemeMap::kReciprocal;
+  same_table_ = map == SchemeMap::kSameTable || reciprocal_;
+  if (finite_only_) finite_code_ = finite_codes(target);
   const std::int64_t cols = source.shape().cols;
   const auto source_groups = static_cast<std::size_t>(ceil_div(cols, source_side_.group_cols));
   const auto target_groups = static_cast<std::size_t>(ceil_div(cols, target_side_.group_cols));
@@ -124,6 +147,8 @@ void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
     }
   if (same_table_) {
     values_[at] = source;
+    if (reciprocal_ && !invert_scale(values_[at])) result.fault = GroupFault::kReciprocal;
+    if (finite_only_ && result.fault == GroupFault::kNone) need_finite(row, group, result);
     return;
   }
   ranges_[at] = {0, source_side_.code_max};
@@ -171,6 +196,20 @@ void RowMap::compare_values(std::int64_t row, std::int64_t group, RowResult& res
   }
 }
 
+void RowMap::need_finite(std::int64_t row, std::int64_t group, RowResult& result) {
+  need_codes(row);
+  if (!std::isfinite(values_[static_cast<std::size_t>(group)].scale)) {
+    result.fault = GroupFault::kNotFinite;
+    return;
+  }
+  for (const std::int32_t col : columns(group)) {
+    if (finite_code_[codes_[static_cast<std::size_t>(col)]]) continue;
+    result.fault = GroupFault::kNotFinite;
+    result.fault_col = col;
+    return;
+  }
+}
+
 // Maps the target's groups back with the same rule and compares what would be stored. Codes agree
 // exactly when every shift is undone.
 bool RowMap::way_back() {
@@ -188,6 +227,8 @@ bool RowMap::way_back() {
         const MappedGroup back = map_group(target_side_, values, range, source_side_);
         if (back.fault != GroupFault::kNone || back.shift != -shifts_[at]) return false;
         values = back.values;
+      } else if (reciprocal_) {
+        invert_scale(values);
       }
       if (col == begin)
         back_values_[i] = values;
