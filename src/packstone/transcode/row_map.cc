@@ -49,7 +49,7 @@ RowMap::RowMap(const PackedWeight& source, FormatId target, const FormatParams& 
   const SchemeMap map = scheme_map(source.format(), format_info(target));
   reciprocal_ = map == SchemeMap::kReciprocal;
   same_table_ = map == SchemeMap::kSameTable || reciprocal_;
-  if (finite_only_) finite_code_ = finite_codes(target);
+  if (finite_only_ || source.format().finite_only) finite_code_ = finite_codes(source.id());
   const std::int64_t cols = source.shape().cols;
   const auto source_groups = static_cast<std::size_t>(ceil_div(cols, source_side_.group_cols));
   const auto target_groups = static_cast<std::size_t>(ceil_div(cols, target_side_.group_cols));
@@ -129,7 +129,7 @@ RowMap::RowResult RowMap::map(std::int64_t row) {
     result.group = static_cast<std::int64_t>(i);
     return result;
   }
-  result.way_back = way_back();
+  result.way_back = way_back(row);
   return result;
 }
 
@@ -196,6 +196,13 @@ void RowMap::compare_values(std::int64_t row, std::int64_t group, RowResult& res
   }
 }
 
+bool RowMap::finite_source(std::int64_t row) {
+  need_codes(row);
+  return std::ranges::all_of(codes_, [&](std::uint32_t code) { return finite_code_[code]; }) &&
+         std::ranges::all_of(source_values_,
+                             [](const GroupValues& group) { return std::isfinite(group.scale); });
+}
+
 void RowMap::need_finite(std::int64_t row, std::int64_t group, RowResult& result) {
   need_codes(row);
   if (!std::isfinite(values_[static_cast<std::size_t>(group)].scale)) {
@@ -212,8 +219,9 @@ void RowMap::need_finite(std::int64_t row, std::int64_t group, RowResult& result
 
 // Maps the target's groups back with the same rule and compares what would be stored. Codes agree
 // exactly when every shift is undone.
-bool RowMap::way_back() {
+bool RowMap::way_back(std::int64_t row) {
   if (!same_table_ && !source_side_.levels.empty()) return false;
+  if (source_.format().finite_only && !finite_source(row)) return false;
   const std::int64_t cols = source_.shape().cols;
   for (std::size_t i = 0; i < source_values_.size(); ++i) {
     const std::int64_t begin = static_cast<std::int64_t>(i) * source_side_.group_cols;

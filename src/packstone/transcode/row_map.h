@@ -44,7 +44,8 @@ class RowMap {
  private:
   void map_one(std::int64_t row, std::int64_t group, RowResult& result);
   void compare_values(std::int64_t row, std::int64_t group, RowResult& result);
-  bool way_back();
+  bool way_back(std::int64_t row);
+  bool finite_source(std::int64_t row);
   void need_finite(std::int64_t row, std::int64_t group, RowResult& result);
   const GroupValues& source_of(std::int64_t target_group) const;
   void need_codes(std::int64_t row);

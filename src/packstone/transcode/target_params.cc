@@ -125,7 +125,9 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
   const std::int64_t source_group = group_cols(id, params);
   FormatParams chosen;
   chosen.group_cols = choose_group(to, shape.cols, source_group, target.group_cols);
-  chosen.group_rows = to.shares_rows ? params.group_rows : 1;
+  chosen.group_rows = target.group_rows != 0 ? target.group_rows
+                      : to.shares_rows       ? params.group_rows
+                                             : 1;
   chosen.act_order = params.act_order && to.index_plane >= 0;
   // The source's own group, where the target takes any.
   if (target.group_cols == 0 && to.group_sizes.size() > 1 && source_group <= kGroupColsMax) {
@@ -142,7 +144,8 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
     decision.reason = illegal(to, shape, chosen, rule);
     return decision;
   }
-  const bool same_group = group_cols(target.id, chosen) == source_group;
+  const bool same_group = group_cols(target.id, chosen) == source_group &&
+                          (!to.shares_rows || chosen.group_rows == params.group_rows);
   const bool same_type =
       !has_metadata_type(id) || !target.metadata || *target.metadata == params.metadata;
   if (id == target.id && same_group && same_type) {
