@@ -29,10 +29,10 @@ struct Nf4Scheme {
   static constexpr SchemeKind kKind = SchemeKind::kTable;
   static constexpr std::string_view kTableName = "nf4";
   static constexpr float level(std::uint32_t code, std::int32_t) {
-    constexpr std::uint32_t kBits[16] = {
-        0xBF800000, 0xBF3239B1, 0xBF066B30, 0xBECA32A0, 0xBE91A24D, 0xBE3D353F,
-        0xBDBA7871, 0x00000000, 0x3DA2FAFF, 0x3E24CAE3, 0x3E7C04DD, 0x3EAD033A,
-        0x3EE1A4B8, 0x3F1007AB, 0x3F3913B3, 0x3F800000};
+    constexpr std::uint32_t kBits[16] = {0xBF800000, 0xBF3239B1, 0xBF066B30, 0xBECA32A0,
+                                         0xBE91A24D, 0xBE3D353F, 0xBDBA7871, 0x00000000,
+                                         0x3DA2FAFF, 0x3E24CAE3, 0x3E7C04DD, 0x3EAD033A,
+                                         0x3EE1A4B8, 0x3F1007AB, 0x3F3913B3, 0x3F800000};
     return std::bit_cast<float>(kBits[code & 15u]);
   }
 };
@@ -122,15 +122,13 @@ struct Bnb4Bit {
                                             std::int64_t col, int) {
     return static_cast<std::uint64_t>(row * shape.cols + col / 2 * 2) * 4;
   }
-  static constexpr PieceList tile_code(int, int c) {
-    return one_piece(0, c == 0 ? 4 : 0, 4);
-  }
+  static constexpr PieceList tile_code(int, int c) { return one_piece(0, c == 0 ? 4 : 0, 4); }
   static constexpr PieceList param(Shape shape, const FormatParams& params, int which,
                                    std::int64_t row, std::int64_t unit) {
     const int bits = Nested && which == 0 ? 8 : 32;
     const std::int64_t place = flat(shape, params, row, unit) / span(which, params);
-    return one_piece(1 + which, static_cast<std::uint64_t>(place) * static_cast<std::uint64_t>(bits),
-                     bits);
+    return one_piece(1 + which,
+                     static_cast<std::uint64_t>(place) * static_cast<std::uint64_t>(bits), bits);
   }
   static constexpr ParamUnit first_use(Shape shape, const FormatParams& params, int which,
                                        std::int64_t row, std::int64_t unit) {

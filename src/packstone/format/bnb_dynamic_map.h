@@ -25,8 +25,7 @@ constexpr std::array<float, 256> make_bnb_dynamic_map() {
                                : 1.0 - static_cast<double>(step) * (count - p);
       return static_cast<float>(exact);
     };
-    for (int p = 0; p < count; ++p)
-      map[at++] = (point(p) + point(p + 1)) / 2.0f * kPowers[i];
+    for (int p = 0; p < count; ++p) map[at++] = (point(p) + point(p + 1)) / 2.0f * kPowers[i];
   }
   map[127] = 0.0f;
   map[255] = 1.0f;

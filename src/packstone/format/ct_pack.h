@@ -28,8 +28,7 @@ struct CtPack {
                                                 ? (Symmetric ? "ct.pack.w4" : "ct.pack_asym.w4")
                                                 : (Symmetric ? "ct.pack.w8" : "ct.pack_asym.w8");
   static constexpr std::string_view kLayout = Symmetric ? "ct-pack" : "ct-pack-asym";
-  static constexpr std::string_view kSource =
-      "compressed-tensors 0.20, compressors/pack_quantized";
+  static constexpr std::string_view kSource = "compressed-tensors 0.20, compressors/pack_quantized";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = Bits;
   static constexpr std::uint32_t kCodeXor = 0;
@@ -51,7 +50,8 @@ struct CtPack {
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (params.group_cols < 1 || params.group_cols % kPerWord != 0)
-      return Bits == 4 ? "a group of a multiple of 8 columns" : "a group of a multiple of 4 columns";
+      return Bits == 4 ? "a group of a multiple of 8 columns"
+                       : "a group of a multiple of 4 columns";
     if (shape.cols % params.group_cols != 0) return "cols a multiple of the group";
     return params.group_rows == 1 ? nullptr : "scales of one row each";
   }
@@ -71,9 +71,8 @@ struct CtPack {
   }
   static constexpr std::uint64_t padding_bits(int plane, Shape shape, const FormatParams& params) {
     if (plane != 2) return 0;
-    return static_cast<std::uint64_t>(
-        (ceil_div(shape.rows, kPerWord) * kPerWord - shape.rows) * Bits *
-        (shape.cols / group_cols(params)));
+    return static_cast<std::uint64_t>((ceil_div(shape.rows, kPerWord) * kPerWord - shape.rows) *
+                                      Bits * (shape.cols / group_cols(params)));
   }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     const std::int64_t groups = shape.cols / group_cols(params);
@@ -93,10 +92,9 @@ struct CtPack {
     const std::int64_t groups = shape.cols / group_cols(params);
     if (which == 0) {
       const int bits = float_bits(params.metadata);
-      return one_piece(1,
-                       static_cast<std::uint64_t>(row * groups + unit) *
-                           static_cast<std::uint64_t>(bits),
-                       bits);
+      return one_piece(
+          1, static_cast<std::uint64_t>(row * groups + unit) * static_cast<std::uint64_t>(bits),
+          bits);
     }
     return one_piece(2,
                      static_cast<std::uint64_t>(row / kPerWord * groups + unit) * 32 +

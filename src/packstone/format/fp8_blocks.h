@@ -29,11 +29,13 @@ template <Fp8Kind Kind, Fp8Scale Scale>
 struct Fp8Blocks {
   static constexpr bool kDivides = Scale == Fp8Scale::kDivisor;
   static constexpr int kIndex = 3 * static_cast<int>(Kind) + static_cast<int>(Scale);
-  static constexpr std::string_view kName = std::array<std::string_view, 12>{
-      "fp8.e4m3fn",   "fp8.e4m3fn.divisor",   "fp8.e4m3fn.e8m0",
-      "fp8.e5m2",     "fp8.e5m2.divisor",     "fp8.e5m2.e8m0",
-      "fp8.e4m3fnuz", "fp8.e4m3fnuz.divisor", "fp8.e4m3fnuz.e8m0",
-      "fp8.e5m2fnuz", "fp8.e5m2fnuz.divisor", "fp8.e5m2fnuz.e8m0"}[kIndex];
+  static constexpr std::string_view
+      kName =
+          std::array<std::string_view, 12>{
+              "fp8.e4m3fn",   "fp8.e4m3fn.divisor",   "fp8.e4m3fn.e8m0",
+              "fp8.e5m2",     "fp8.e5m2.divisor",     "fp8.e5m2.e8m0",
+              "fp8.e4m3fnuz", "fp8.e4m3fnuz.divisor", "fp8.e4m3fnuz.e8m0",
+              "fp8.e5m2fnuz", "fp8.e5m2fnuz.divisor", "fp8.e5m2fnuz.e8m0"}[kIndex];
   static constexpr std::string_view kLayout = std::array<std::string_view, 12>{
       "fp8",          "fp8-divisor",          "fp8-e8m0",
       "fp8-e5m2",     "fp8-e5m2-divisor",     "fp8-e5m2-e8m0",
@@ -42,8 +44,7 @@ struct Fp8Blocks {
   static constexpr std::string_view kSource =
       kDivides ? "GPTQModel 7.7, FP8 (weight_scale_semantics inverse)"
                : "DeepSeek-V3 and Hugging Face FP8; compressed-tensors 0.20, float-quantized";
-  using Scheme =
-      std::conditional_t<kDivides, Fp8DivisorScheme<Kind>, Fp8Scheme<Kind>>;
+  using Scheme = std::conditional_t<kDivides, Fp8DivisorScheme<Kind>, Fp8Scheme<Kind>>;
   static constexpr int kCodeBits = 8;
   static constexpr std::uint32_t kCodeXor = 0;
   static constexpr TileSpec kTile{1, 1, 1};

@@ -18,7 +18,8 @@ namespace packstone {
 struct Mxfp8 : SplitRows<8, 32> {
   static constexpr std::string_view kName = "mx.mxfp8";
   static constexpr std::string_view kLayout = "mlx-mxfp8";
-  static constexpr std::string_view kSource = "OCP MX v1.0; MLX 0.32, mlx/backend/cpu/quantized.cpp";
+  static constexpr std::string_view kSource =
+      "OCP MX v1.0; MLX 0.32, mlx/backend/cpu/quantized.cpp";
   using Scheme = Fp8Scheme<Fp8Kind::kE4M3FN>;
   static constexpr std::array<PlaneSpec, 2> kPlanes{{{".weight", "U32"}, {".scales", "U8"}}};
   static constexpr std::array<ParamSpec, 1> kParams{{

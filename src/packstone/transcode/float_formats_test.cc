@@ -85,11 +85,17 @@ TEST(FloatFormats, WorkedExampleOfFp8) {
   };
   const Example examples[] = {
       {kFp8Divisor, Fp8Kind::kE4M3FN, 448, {0x76, 0xFE, 0x6E, 0x00, 0xE3, 0x7D, 0x55, 0xF8}},
-      {kFormatId<Fp8Divisor<Fp8Kind::kE5M2>>, Fp8Kind::kE5M2, 57344,
+      {kFormatId<Fp8Divisor<Fp8Kind::kE5M2>>,
+       Fp8Kind::kE5M2,
+       57344,
        {0x77, 0xFB, 0x73, 0x00, 0xEE, 0x7A, 0x67, 0xF8}},
-      {kFormatId<Fp8Divisor<Fp8Kind::kE4M3FNUZ>>, Fp8Kind::kE4M3FNUZ, 240,
+      {kFormatId<Fp8Divisor<Fp8Kind::kE4M3FNUZ>>,
+       Fp8Kind::kE4M3FNUZ,
+       240,
        {0x77, 0xFF, 0x6F, 0x00, 0xE4, 0x7E, 0x56, 0xF9}},
-      {kFormatId<Fp8Divisor<Fp8Kind::kE5M2FNUZ>>, Fp8Kind::kE5M2FNUZ, 57344,
+      {kFormatId<Fp8Divisor<Fp8Kind::kE5M2FNUZ>>,
+       Fp8Kind::kE5M2FNUZ,
+       57344,
        {0x7B, 0xFF, 0x77, 0x00, 0xF2, 0x7E, 0x6B, 0xFC}}};
   for (const Example& one : examples) {
     const PackedWeight source = weight(one.id, {1, 8}, {8, FloatType::kF32},
@@ -229,9 +235,8 @@ TEST(FloatFormats, WorkedExamplesOfBitsandbytes) {
   EXPECT_EQ(nested[64], 2.0f);
   EXPECT_FLOAT_EQ(nested[96], 0.7512207f);
 
-  const std::vector<float> int8 =
-      values_of(weight(kFormatId<BnbInt8>, {1, 4}, {4},
-                       {bytes({64, -127, 32, 1}), bytes_of<float>({1.0f})}));
+  const std::vector<float> int8 = values_of(
+      weight(kFormatId<BnbInt8>, {1, 4}, {4}, {bytes({64, -127, 32, 1}), bytes_of<float>({1.0f})}));
   EXPECT_EQ(int8, (std::vector<float>{64 * BnbInt8Scheme::kOver127, -1.0f,
                                       32 * BnbInt8Scheme::kOver127, BnbInt8Scheme::kOver127}));
 }
@@ -253,11 +258,11 @@ TEST(FloatFormats, D63_GgufFloatsToMlxBytes) {
       bytes_of<std::uint32_t>({0x3CF759EFu, 0xBE750DF6u, 0xE761DF74u, 0xF62CF74Au})));
   EXPECT_EQ(made.plane(1)[0], std::byte{0x7C});
 
-  const PackedWeight nvfp4 = weight(
-      kFormatId<GgufNvfp4>, {1, 64}, {},
-      {bytes({0x22, 0x22, 0x21, 0x22, 0x6f, 0xfd, 0xd9, 0x04, 0x57, 0x7e, 0xeb, 0xa2,
-              0xa3, 0x46, 0x6f, 0xec, 0xc1, 0x25, 0x67, 0xfe, 0xfe, 0xd9, 0x05, 0x57,
-              0x7e, 0xec, 0xb3, 0x46, 0x46, 0x6f, 0xec, 0xc1, 0x25, 0x67, 0xfe, 0xda})});
+  const PackedWeight nvfp4 =
+      weight(kFormatId<GgufNvfp4>, {1, 64}, {},
+             {bytes({0x22, 0x22, 0x21, 0x22, 0x6f, 0xfd, 0xd9, 0x04, 0x57, 0x7e, 0xeb, 0xa2,
+                     0xa3, 0x46, 0x6f, 0xec, 0xc1, 0x25, 0x67, 0xfe, 0xfe, 0xd9, 0x05, 0x57,
+                     0x7e, 0xec, 0xb3, 0x46, 0x46, 0x6f, 0xec, 0xc1, 0x25, 0x67, 0xfe, 0xda})});
   EXPECT_EQ(move(nvfp4, kFormatId<MlxNvfp4>, true, &made).verdict, Verdict::kSameBytes);
   EXPECT_TRUE(std::ranges::equal(made.plane(0).first(8),
                                  bytes_of<std::uint32_t>({0x2BE749DFu, 0xAE750DF6u})));
@@ -351,14 +356,14 @@ TEST(FloatFormats, D60_Fp8ToMxfp8OnlyWhereExact) {
   EXPECT_EQ(nan.verdict, Verdict::kRefused);
   EXPECT_NE(nan.reason.find("row 0, column 9"), std::string::npos) << nan.reason;
   EXPECT_EQ(move(fp8_rows(kFp8, {1}, 1, false, 33), kMxfp8, false).verdict, Verdict::kRefused);
-  for (const FormatId id :
-       {kFormatId<Fp8<Fp8Kind::kE5M2>>, kFormatId<Fp8<Fp8Kind::kE4M3FNUZ>>})
+  for (const FormatId id : {kFormatId<Fp8<Fp8Kind::kE5M2>>, kFormatId<Fp8<Fp8Kind::kE4M3FNUZ>>})
     EXPECT_EQ(move(fp8_rows(id, {1}), kMxfp8, false).verdict, Verdict::kRefused);
 }
 
 TEST(FloatFormats, DivisorAndMultiplierAreReciprocal) {
   PackedWeight made = fp8_rows(kFp8, {1});
-  TranscodePlan plan = move(fp8_rows(kFp8Divisor, {4, 0x1p126f, -0.5f}, 1, true), kFp8, true, &made);
+  TranscodePlan plan =
+      move(fp8_rows(kFp8Divisor, {4, 0x1p126f, -0.5f}, 1, true), kFp8, true, &made);
   EXPECT_NE(plan.verdict, Verdict::kRefused) << plan.reason;
   const TranscodePlan back = move(fp8_rows(kFp8, {4, 0x1p-126f, -0.5f}), kFp8Divisor, true);
   EXPECT_NE(back.verdict, Verdict::kRefused) << back.reason;
@@ -380,8 +385,8 @@ TEST(FloatFormats, D61_BitsandbytesStaysPacked) {
   const TranscodePlan plan = move(nested, kFormatId<BnbNf4>, false, &made);
   EXPECT_EQ(plan.verdict, Verdict::kSameValuesMoreBytes) << plan.reason;
   EXPECT_TRUE(std::ranges::equal(made.plane(0), nested.plane(0)));
-  for (const FormatId id : {kFormatId<MlxAffine<4>>, kFormatId<BnbFp4>, kFormatId<Mxfp4>,
-                            kFormatId<BnbNf4Nested>})
+  for (const FormatId id :
+       {kFormatId<MlxAffine<4>>, kFormatId<BnbFp4>, kFormatId<Mxfp4>, kFormatId<BnbNf4Nested>})
     EXPECT_EQ(move(made, id, false).verdict, Verdict::kRefused) << format_info(id).name;
 
   // Blocks that cross the ends of rows.
@@ -390,8 +395,7 @@ TEST(FloatFormats, D61_BitsandbytesStaysPacked) {
   const PackedWeight crossing =
       weight(kFormatId<BnbNf4Nested>, odd, bnb_4bit_params(odd, 64, 0.25f),
              {few, bytes({9, 80, 200, 255, 128, 3}), bytes_of<float>({0.5f})});
-  EXPECT_EQ(move(crossing, kFormatId<BnbNf4>, false, &made).verdict,
-            Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(move(crossing, kFormatId<BnbNf4>, false, &made).verdict, Verdict::kSameValuesMoreBytes);
   EXPECT_EQ(made.params(), bnb_4bit_params(odd, 64));
 }
 
@@ -459,8 +463,7 @@ TEST(FloatFormats, PackedIntegersMoveBothWays) {
   const PackedWeight symmetric =
       weight(kFormatId<CtPack<4, true>>, {3, 64}, params, {codes, bytes_of(scales)});
   EXPECT_EQ(move(symmetric, kFormatId<GgufQ4_0>, true).verdict, Verdict::kSameBytes);
-  EXPECT_EQ(move(symmetric, kFormatId<MlxAffine<4>>, true).verdict,
-            Verdict::kSameValuesMoreBytes);
+  EXPECT_EQ(move(symmetric, kFormatId<MlxAffine<4>>, true).verdict, Verdict::kSameValuesMoreBytes);
   EXPECT_NE(move(symmetric, kFormatId<CtPack<4, false>>, true).verdict, Verdict::kRefused);
   const PackedWeight asymmetric =
       weight(kFormatId<CtPack<4, false>>, {3, 64}, params,

@@ -133,6 +133,23 @@ RowMap::RowResult RowMap::map(std::int64_t row) {
   return result;
 }
 
+// Least and largest source code of the columns of a group of `width` columns, or with act-order of
+// that number.
+CodeRange RowMap::used_codes(std::int64_t row, std::int64_t group, std::int64_t width) {
+  need_codes(row);
+  CodeRange used{source_side_.code_max, 0};
+  auto take = [&](std::size_t col) {
+    used = {std::min(used.low, codes_[col]), std::max(used.high, codes_[col])};
+  };
+  if (source_.format().index_plane >= 0 && source_.params().act_order) {
+    for (const std::int32_t col : columns(group)) take(static_cast<std::size_t>(col));
+  } else {
+    const std::int64_t end = std::min((group + 1) * width, source_.shape().cols);
+    for (std::int64_t col = group * width; col < end; ++col) take(static_cast<std::size_t>(col));
+  }
+  return used.low > used.high ? CodeRange{0, 0} : used;
+}
+
 void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
   const auto at = static_cast<std::size_t>(group);
   const std::int64_t begin = group * target_side_.group_cols;
@@ -154,14 +171,7 @@ void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
   ranges_[at] = {0, source_side_.code_max};
   MappedGroup mapped = map_group(source_side_, source, ranges_[at], target_side_);
   if (mapped.fault == GroupFault::kCodeRange) {  // perhaps the codes in use fit
-    need_codes(row);
-    CodeRange used{source_side_.code_max, 0};
-    for (const std::int32_t col : columns(group)) {
-      const std::uint32_t code = codes_[static_cast<std::size_t>(col)];
-      used = {std::min(used.low, code), std::max(used.high, code)};
-    }
-    if (used.low > used.high) used = {0, 0};
-    ranges_[at] = used;
+    ranges_[at] = used_codes(row, group, target_side_.group_cols);
     mapped = map_group(source_side_, source, ranges_[at], target_side_);
   }
   result.fault = mapped.fault;
@@ -217,37 +227,45 @@ void RowMap::need_finite(std::int64_t row, std::int64_t group, RowResult& result
   }
 }
 
-// Maps the target's groups back with the same rule and compares what would be stored. Codes agree
-// exactly when every shift is undone.
+// Maps the target's groups back as a plan for the way back would, and compares what would be
+// stored. Codes agree exactly when every shift is undone.
 bool RowMap::way_back(std::int64_t row) {
   if (!same_table_ && !source_side_.levels.empty()) return false;
   if (source_.format().finite_only && !finite_source(row)) return false;
-  const std::int64_t cols = source_.shape().cols;
-  for (std::size_t i = 0; i < source_values_.size(); ++i) {
-    const std::int64_t begin = static_cast<std::int64_t>(i) * source_side_.group_cols;
-    const std::int64_t end = std::min(begin + source_side_.group_cols, cols);
-    for (std::int64_t col = begin; col < end; col += target_side_.group_cols) {
-      const auto at = static_cast<std::size_t>(col / target_side_.group_cols);
-      GroupValues values = values_[at];
-      if (!same_table_) {
-        const auto shift = static_cast<std::uint32_t>(shifts_[at]);
-        const CodeRange range{ranges_[at].low + shift, ranges_[at].high + shift};
-        const MappedGroup back = map_group(target_side_, values, range, source_side_);
-        if (back.fault != GroupFault::kNone || back.shift != -shifts_[at]) return false;
-        values = back.values;
-      } else if (reciprocal_) {
-        invert_scale(values);
-      }
-      if (col == begin)
-        back_values_[i] = values;
-      else if (!same_bits(back_values_[i], values))
-        return false;
-    }
-  }
+  for (std::size_t i = 0; i < source_values_.size(); ++i)
+    if (!group_back(row, static_cast<std::int64_t>(i))) return false;
   if (encode_params(source_.id(), source_.params(), back_values_, back_raw_) >= 0) return false;
   const std::size_t count = format_info(source_.id()).params.size();
   for (std::size_t i = 0; i < source_raw_.size(); ++i)
     if (!same_raw(source_raw_[i], back_raw_[i], count)) return false;
+  return true;
+}
+
+// Sets back_values_ of one source group; false when its codes would not come back.
+bool RowMap::group_back(std::int64_t row, std::int64_t group) {
+  const std::int64_t begin = group * source_side_.group_cols;
+  const std::int64_t end = std::min(begin + source_side_.group_cols, source_.shape().cols);
+  const auto first = static_cast<std::size_t>(begin / target_side_.group_cols);
+  GroupValues values = values_[first];
+  const std::int32_t shift = shifts_[first];
+  for (std::int64_t col = begin; col < end; col += target_side_.group_cols) {
+    const auto at = static_cast<std::size_t>(col / target_side_.group_cols);
+    if (!same_bits(values, values_[at]) || shift != shifts_[at]) return false;
+  }
+  if (reciprocal_) {
+    invert_scale(values);
+  } else if (!same_table_) {
+    MappedGroup back = map_group(target_side_, values, {0, target_side_.code_max}, source_side_);
+    if (back.fault == GroupFault::kCodeRange) {  // then the codes in use decide
+      CodeRange used = used_codes(row, group, source_side_.group_cols);
+      used = {used.low + static_cast<std::uint32_t>(shift),
+              used.high + static_cast<std::uint32_t>(shift)};
+      back = map_group(target_side_, values, used, source_side_);
+    }
+    if (back.fault != GroupFault::kNone || back.shift != -shift) return false;
+    values = back.values;
+  }
+  back_values_[static_cast<std::size_t>(group)] = values;
   return true;
 }
 

@@ -45,6 +45,8 @@ class RowMap {
   void map_one(std::int64_t row, std::int64_t group, RowResult& result);
   void compare_values(std::int64_t row, std::int64_t group, RowResult& result);
   bool way_back(std::int64_t row);
+  bool group_back(std::int64_t row, std::int64_t group);
+  CodeRange used_codes(std::int64_t row, std::int64_t group, std::int64_t width);
   bool finite_source(std::int64_t row);
   void need_finite(std::int64_t row, std::int64_t group, RowResult& result);
   const GroupValues& source_of(std::int64_t target_group) const;

@@ -10,12 +10,12 @@
 namespace packstone {
 
 enum class SchemeMap {
-  kDecode,     // every value is stored as a float that has it
-  kLinear,     // codes move by a whole number per group, scale and offset are stored anew; a table
-               // of whole multiples of a unit counts as linear on the way out
-  kSameTable,  // codes as they are, group values stored anew
-  kReciprocal, // codes as they are, exact reciprocals of the scales stored
-  kNone,       // values would have to be quantized
+  kDecode,      // every value is stored as a float that has it
+  kLinear,      // codes move by a whole number per group, scale and offset are stored anew; a table
+                // of whole multiples of a unit counts as linear on the way out
+  kSameTable,   // codes as they are, group values stored anew
+  kReciprocal,  // codes as they are, exact reciprocals of the scales stored
+  kNone,        // values would have to be quantized
 };
 
 // The map from one format's scheme to another's.
