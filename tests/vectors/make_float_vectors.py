@@ -109,7 +109,8 @@ def make_fp8(rng):
     for rows, cols, high, wide in (16, 64, 1, 4), (5, 13, 2, 4):
         codes = codes_of(rng, rows, cols)
         grid = codes_of(rng, -(-rows // high), -(-cols // wide))
-        scale = spread(grid.view(ml_dtypes.float8_e8m0fnu).astype(np.float32), rows, cols, high, wide)
+        powers = grid.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+        scale = spread(powers, rows, cols, high, wide)
         with np.errstate(all="ignore"):
             values = codes.view(FP8["e4m3fn"]).astype(np.float32) * scale
         cases.append(case([codes, grid], values, wide, group_rows=high))
@@ -159,8 +160,8 @@ def make_gguf(rng):
     blocks = rng.integers(0, 256, (64, 36), dtype=np.uint8)
     blocks[:, :4] = np.arange(256).reshape(64, 4)
     values = np.zeros((2, 32 * 64), np.float32)
-    library.dequantize_row_nvfp4(blocks.ctypes.data_as(ctypes.c_void_p),
-                                 values.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(values.size))
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (blocks, values)]
+    library.dequantize_row_nvfp4(*pointers, ctypes.c_int64(values.size))
     codes = blocks[:, 4:].reshape(64, 4, 8)
     codes = np.concatenate([codes & 15, codes >> 4], -1).reshape(values.shape)
     values[codes == 8] = -0.0

@@ -11,6 +11,7 @@
 
 namespace packstone {
 
+// The map, ascending. CRC-32 of its little-endian bytes: 1B137AEB.
 constexpr std::array<float, 256> make_bnb_dynamic_map() {
   constexpr float kPowers[7] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
   std::array<float, 256> map{};

@@ -61,8 +61,8 @@ struct PlaneSpec {
 // Optional:
 //   first_use(shape, params, which, row, unit)   ParamUnit that first uses the place, where places
 //                                   are shared beyond param_cols (tensor scales, FP8 blocks)
-//   kFiniteOnly                     true: readers of the format disagree on codes and scales that are
-//                                   not finite, so that no other format's are moved to it
+//   kFiniteOnly                     true: readers of the format disagree on codes and scales that
+//                                   are not finite, so that no other format's are moved to it
 //   kIndexPlane                     plane of 32-bit group numbers, one per column (GPTQ g_idx):
 //                                   col / group_cols unless params.act_order
 template <class F>

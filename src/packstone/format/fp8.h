@@ -1,114 +1,145 @@
-// The 8-bit float kinds: FP8 weights, MXFP8 weights, scales of NVFP4.
-// Source: OCP 8-bit Floating Point v1.0 (e4m3fn, e5m2); Micikevicius et al. and the "fnuz" kinds of
-// ONNX float8 (e4m3fnuz, e5m2fnuz: one NaN, no infinity, no -0). Device-safe.
+// FP8 weights with one scale per tensor, row or block of rows and columns.
+// Producers: GPTQModel 7.7 (the scale divides: config "weight_scale_semantics": "inverse");
+// DeepSeek and Hugging Face fine-grained FP8, compressed-tensors "float-quantized" (it multiplies).
+// The tensor of scales is called weight_scale_inv, weight_scale or scale, whatever it does.
 //
-//   kind       exponent, mantissa, bias   largest   special codes
-//   e4m3fn     4, 3, 7                    448       NaN 0x7F 0xFF
-//   e5m2       5, 2, 15                   57344     infinite 0x7C 0xFC, NaN 0x7D..7F 0xFD..FF
-//   e4m3fnuz   4, 3, 8                    240       NaN 0x80
-//   e5m2fnuz   5, 2, 16                   57344     NaN 0x80
+//   weight: [rows, cols] bytes, one code each (fp8_kinds.h)
+//   scales: row-major grid of ceil(rows / group_rows) x ceil(cols / group_cols)
+//     tensor  group_rows = rows, group_cols = cols: []
+//     row     group_rows = 1, group_cols = cols: [rows]
+//     block   any other: the grid; blocks at the lower and right edges may be partial
 //
-// value = (-1)^s 2^(E - bias) (1 + M / 2^m), for E = 0 (-1)^s 2^(1 - bias) M / 2^m.
+// Decode: multiplier w = fl(scale * level), divisor w = fl(level / scale), in binary32; a scale of
+// 16 bits is widened first, which is exact, and so is an E8M0 scale (255 is NaN).
+// Legal: multiplier, any shape; divisor, whole blocks only, as its producer writes.
 #pragma once
 
-#include <bit>
-#include <cstdint>
-#include <string_view>
+#include <array>
 
-#include "packstone/format/scheme.h"
+#include "packstone/format/e2m1.h"
+#include "packstone/format/format.h"
+#include "packstone/format/fp8_kinds.h"
 
 namespace packstone {
 
-enum class Fp8Kind : std::uint8_t { kE4M3FN, kE5M2, kE4M3FNUZ, kE5M2FNUZ };
+// What the scales do, and their type in the file.
+enum class Fp8Scale : std::uint8_t { kMultiplier, kDivisor, kE8M0 };
 
-constexpr int fp8_mantissa_bits(Fp8Kind kind) {
-  return kind == Fp8Kind::kE4M3FN || kind == Fp8Kind::kE4M3FNUZ ? 3 : 2;
-}
+template <Fp8Kind Kind, Fp8Scale Scale>
+struct Fp8Blocks {
+  static constexpr bool kDivides = Scale == Fp8Scale::kDivisor;
+  static constexpr int kIndex = 3 * static_cast<int>(Kind) + static_cast<int>(Scale);
+  static constexpr std::string_view
+      kName =
+          std::array<std::string_view, 12>{
+              "fp8.e4m3fn",   "fp8.e4m3fn.divisor",   "fp8.e4m3fn.e8m0",
+              "fp8.e5m2",     "fp8.e5m2.divisor",     "fp8.e5m2.e8m0",
+              "fp8.e4m3fnuz", "fp8.e4m3fnuz.divisor", "fp8.e4m3fnuz.e8m0",
+              "fp8.e5m2fnuz", "fp8.e5m2fnuz.divisor", "fp8.e5m2fnuz.e8m0"}[kIndex];
+  static constexpr std::string_view kLayout = std::array<std::string_view, 12>{
+      "fp8",          "fp8-divisor",          "fp8-e8m0",
+      "fp8-e5m2",     "fp8-e5m2-divisor",     "fp8-e5m2-e8m0",
+      "fp8-e4m3fnuz", "fp8-e4m3fnuz-divisor", "fp8-e4m3fnuz-e8m0",
+      "fp8-e5m2fnuz", "fp8-e5m2fnuz-divisor", "fp8-e5m2fnuz-e8m0"}[kIndex];
+  static constexpr std::string_view kSource =
+      kDivides ? "GPTQModel 7.7, FP8 (weight_scale_semantics inverse)"
+               : "DeepSeek-V3 and Hugging Face FP8; compressed-tensors 0.20, float-quantized";
+  using Scheme = std::conditional_t<kDivides, Fp8DivisorScheme<Kind>, Fp8Scheme<Kind>>;
+  static constexpr int kCodeBits = 8;
+  static constexpr std::uint32_t kCodeXor = 0;
+  static constexpr TileSpec kTile{1, 1, 1};
+  static constexpr std::array<std::int32_t, 4> kGroups{kWholeRow, 32, 64, 128};
+  static constexpr std::array<PlaneSpec, 2> kPlanes{
+      {{".weight", Kind == Fp8Kind::kE4M3FN     ? "F8_E4M3"
+                   : Kind == Fp8Kind::kE5M2     ? "F8_E5M2"
+                   : Kind == Fp8Kind::kE4M3FNUZ ? "F8_E4M3FNUZ"
+                                                : "F8_E5M2FNUZ"},
+       {".weight_scale_inv", Scale == Fp8Scale::kE8M0 ? "F8_E8M0" : kMetadataType}}};
+  static constexpr std::array<ParamSpec, 1> kParams{
+      {Scale == Fp8Scale::kE8M0 ? ParamSpec{ParamKind::kScale, ParamCoding::kE8M0, 8}
+                                : ParamSpec{ParamKind::kScale, ParamCoding::kMetadata, 0}}};
 
-constexpr bool is_fnuz(Fp8Kind kind) {
-  return kind == Fp8Kind::kE4M3FNUZ || kind == Fp8Kind::kE5M2FNUZ;
-}
-
-// Name of the kind as of its table.
-constexpr std::string_view fp8_name(Fp8Kind kind) {
-  switch (kind) {
-    case Fp8Kind::kE4M3FN:
-      return "e4m3fn";
-    case Fp8Kind::kE5M2:
-      return "e5m2";
-    case Fp8Kind::kE4M3FNUZ:
-      return "e4m3fnuz";
-    case Fp8Kind::kE5M2FNUZ:
-      return "e5m2fnuz";
+  static constexpr const char* legal(Shape shape, const FormatParams& params) {
+    if (params.group_cols < 1 || params.group_rows < 1)
+      return "blocks of at least one row and one column";
+    if (kDivides && (shape.rows % params.group_rows != 0 || shape.cols % params.group_cols != 0))
+      return "rows and cols multiples of the block's";
+    return nullptr;
   }
-  return "";
-}
-
-// The value of a code (its low 8 bits). Exact; a NaN keeps its sign but in the fnuz kinds.
-constexpr float fp8_to_float(Fp8Kind kind, std::uint32_t code) {
-  const int mantissa_bits = fp8_mantissa_bits(kind);
-  const int bias = (mantissa_bits == 3 ? 7 : 15) + (is_fnuz(kind) ? 1 : 0);
-  const std::uint32_t sign = (code & 0x80u) << 24;
-  const std::uint32_t magnitude = code & 0x7Fu;
-  if (is_fnuz(kind)) {
-    if ((code & 0xFFu) == 0x80u) return std::bit_cast<float>(0x7FC00000u);
-  } else if (mantissa_bits == 3) {
-    if (magnitude == 0x7Fu) return std::bit_cast<float>(sign | 0x7FC00000u);
-  } else if (magnitude >= 0x7Cu) {
-    return std::bit_cast<float>(sign | 0x7F800000u | (magnitude == 0x7Cu ? 0u : 0x400000u));
+  static constexpr std::int64_t group_cols(const FormatParams& params) {
+    return params.group_cols > 0 ? params.group_cols : 1;
   }
-  const std::uint32_t exponent = magnitude >> mantissa_bits;
-  const std::uint32_t mantissa = magnitude & ((1u << mantissa_bits) - 1);
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | (exponent + static_cast<std::uint32_t>(127 - bias)) << 23 |
-                                mantissa << (23 - mantissa_bits));
-  const float unit =
-      std::bit_cast<float>(static_cast<std::uint32_t>(128 - bias - mantissa_bits) << 23);
-  const float value = static_cast<float>(mantissa) * unit;
-  return sign != 0 ? -value : value;
-}
+  static constexpr std::int64_t group_rows(const FormatParams& params) {
+    return params.group_rows > 0 ? params.group_rows : 1;
+  }
+  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
+    return group_cols(params);
+  }
+  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
+    if (plane == 0)
+      return static_cast<std::uint64_t>(shape.rows) * static_cast<std::uint64_t>(shape.cols);
+    return static_cast<std::uint64_t>(ceil_div(shape.rows, group_rows(params))) *
+           static_cast<std::uint64_t>(ceil_div(shape.cols, group_cols(params))) *
+           static_cast<std::uint64_t>(scale_bits(params) / 8);
+  }
+  static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
+  static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
+    if (plane == 0) return plane_dims_of(shape.rows, shape.cols);
+    const std::int64_t high = ceil_div(shape.rows, group_rows(params));
+    const std::int64_t wide = ceil_div(shape.cols, group_cols(params));
+    if (params.group_cols != shape.cols) return plane_dims_of(high, wide);
+    if (params.group_rows == 1) return plane_dims_of(shape.rows);
+    return params.group_rows == shape.rows ? plane_dims_of() : plane_dims_of(high, wide);
+  }
+  static constexpr std::uint64_t tile_start(Shape shape, const FormatParams&, std::int64_t row,
+                                            std::int64_t col, int) {
+    return static_cast<std::uint64_t>(row * shape.cols + col) * 8;
+  }
+  static constexpr PieceList tile_code(int, int) { return one_piece(0, 0, 8); }
+  static constexpr PieceList param(Shape shape, const FormatParams& params, int, std::int64_t row,
+                                   std::int64_t unit) {
+    const int bits = scale_bits(params);
+    const std::int64_t wide = ceil_div(shape.cols, group_cols(params));
+    return one_piece(1,
+                     static_cast<std::uint64_t>(row / group_rows(params) * wide + unit) *
+                         static_cast<std::uint64_t>(bits),
+                     bits);
+  }
+  static constexpr ParamUnit first_use(Shape, const FormatParams& params, int, std::int64_t row,
+                                       std::int64_t unit) {
+    return {row / group_rows(params) * group_rows(params), unit};
+  }
+  static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
+    if constexpr (Scale == Fp8Scale::kE8M0)
+      return {e8m0_to_float(raw.pattern[0]), kNoOffset, 0};
+    else
+      return {decode_float(params.metadata, raw.pattern[0]), kNoOffset, 0};
+  }
+  static constexpr bool encode(const GroupValues& group, const FormatParams& params,
+                               RawParams& raw) {
+    if (group.center != 0 || group.offset != 0.0f) return false;
+    if constexpr (Scale == Fp8Scale::kE8M0)
+      return float_to_e8m0_exact(group.scale, raw.pattern[0]);
+    else
+      return encode_float_exact(params.metadata, group.scale, raw.pattern[0]);
+  }
 
-// The e4m3fn code whose value has the bits of `value` (any NaN of that sign); false when there is
-// none.
-constexpr bool float_to_e4m3fn_exact(float value, std::uint32_t& code) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = bits >> 24 & 0x80u;
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
-  code = sign | 0x7Fu;
-  if (magnitude > 0x7F800000u) return true;
-  if (magnitude > 0x43E00000u) return false;  // above 448
-  if (magnitude >= 0x3C800000u)               // 2^-6, the smallest normal
-    code = sign | ((magnitude >> 20) - (120u << 3));
-  else
-    code = sign | static_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p9f);
-  return std::bit_cast<std::uint32_t>(fp8_to_float(Fp8Kind::kE4M3FN, code)) == bits;
-}
-
-// value = fl(scale * level(code)).
-template <Fp8Kind Kind>
-struct Fp8Scheme {
-  static constexpr SchemeKind kKind = SchemeKind::kTable;
-  static constexpr std::string_view kTableName = fp8_name(Kind);
-  static constexpr float level(std::uint32_t code, std::int32_t) {
-    return fp8_to_float(Kind, code);
+ private:
+  static constexpr int scale_bits(const FormatParams& params) {
+    return Scale == Fp8Scale::kE8M0 ? 8 : float_bits(params.metadata);
   }
 };
 
-// value = fl(level(code) / scale): the stored scale divides.
 template <Fp8Kind Kind>
-struct Fp8DivisorScheme {
-  static constexpr SchemeKind kKind = SchemeKind::kTable;
-  static constexpr std::string_view kTableName = Kind == Fp8Kind::kE4M3FN     ? "e4m3fn divided"
-                                                 : Kind == Fp8Kind::kE5M2     ? "e5m2 divided"
-                                                 : Kind == Fp8Kind::kE4M3FNUZ ? "e4m3fnuz divided"
-                                                                              : "e5m2fnuz divided";
-  static constexpr std::string_view kReciprocalTable = fp8_name(Kind);
-  static constexpr float level(std::uint32_t code, std::int32_t) {
-    return fp8_to_float(Kind, code);
-  }
-  static constexpr float value(const GroupValues& group, std::uint32_t code) {
-    return fp8_to_float(Kind, code) / group.scale;
-  }
-};
+using Fp8 = Fp8Blocks<Kind, Fp8Scale::kMultiplier>;
+template <Fp8Kind Kind>
+using Fp8Divisor = Fp8Blocks<Kind, Fp8Scale::kDivisor>;
+using Fp8E8M0 = Fp8Blocks<Fp8Kind::kE4M3FN, Fp8Scale::kE8M0>;
+
+static_assert(CodedFormat<Fp8<Fp8Kind::kE4M3FN>>);
+static_assert(proves_bijection<Fp8<Fp8Kind::kE5M2>, 1024>({5, 7}, {3, FloatType::kF32, 2}));
+static_assert(proves_bijection<Fp8Divisor<Fp8Kind::kE4M3FN>, 1024>({4, 6},
+                                                                   {6, FloatType::kF32, 4}));
+static_assert(proves_bijection<Fp8E8M0, 1024>({5, 7}, {3, FloatType::kF32, 2}));
 
 }  // namespace packstone

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "packstone/format/e2m1.h"
-#include "packstone/format/fp8.h"
+#include "packstone/format/fp8_kinds.h"
 #include "packstone/format/gguf_rows.h"
 
 namespace packstone {

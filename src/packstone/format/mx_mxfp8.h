@@ -10,7 +10,7 @@
 #pragma once
 
 #include "packstone/format/e2m1.h"
-#include "packstone/format/fp8.h"
+#include "packstone/format/fp8_kinds.h"
 #include "packstone/format/split_rows.h"
 
 namespace packstone {

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
-#include "packstone/format/bnb_4bit.h"
 #include "packstone/format/bnb_int8.h"
+#include "packstone/format/bnb_nf4.h"
 #include "packstone/format/ct_pack.h"
 #include "packstone/format/dense.h"
-#include "packstone/format/fp8_blocks.h"
+#include "packstone/format/fp8.h"
 #include "packstone/format/gguf_mxfp4.h"
 #include "packstone/format/gguf_nvfp4.h"
 #include "packstone/format/gguf_q2_k.h"
@@ -25,9 +25,9 @@
 #include "packstone/format/gguf_q6_k.h"
 #include "packstone/format/gguf_q8_0.h"
 #include "packstone/format/mlx_affine.h"
+#include "packstone/format/mlx_nvfp4.h"
 #include "packstone/format/mx_mxfp4.h"
 #include "packstone/format/mx_mxfp8.h"
-#include "packstone/format/nvfp4.h"
 
 namespace packstone {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "packstone/format/bnb_4bit.h"
+#include "packstone/format/bnb_nf4.h"
 #include "packstone/transcode/transcode.h"
 
 namespace packstone {

@@ -13,7 +13,7 @@
 #include <bit>
 
 #include "packstone/format/e2m1.h"
-#include "packstone/format/fp8.h"
+#include "packstone/format/fp8_kinds.h"
 #include "packstone/format/split_rows.h"
 
 namespace packstone {
