@@ -36,9 +36,9 @@ inline std::vector<Layout> layouts_at(Shape shape) {
 }
 
 // What random weights look like. kCentered: the zero of a group with an offset is a middle code;
-// kNarrow: also few codes, around the middle, of table formats finite ones with a
-// power of two for a scale; kAdversarial: zero, subnormal, largest, infinite and
-// NaN scales of both signs.
+// kNarrow: also few codes, around the middle, and powers of two for the scales of table formats;
+// kAdversarial: zero, subnormal, largest, infinite and NaN scales of both signs, and codes that are
+// not finite.
 enum class Recipe { kPlain, kCentered, kNarrow, kAdversarial };
 
 // A binary16 pattern, often an extreme one.
@@ -112,6 +112,9 @@ inline std::uint32_t random_code(const FormatInfo& info, FormatId id, Recipe rec
     code = info.scheme == SchemeKind::kTable
                ? code & 0x77u  // no NaN of an 8-bit float
                : ((1u << (info.code_bits - 1)) - 2 + code % 4) & ((1u << info.code_bits) - 1u);
+  if (info.scheme == SchemeKind::kTable && recipe != Recipe::kAdversarial &&
+      !std::isfinite(format_ops(id).value({}, code)))
+    code = 1;
   if (info.scheme == SchemeKind::kFloat && recipe != Recipe::kAdversarial)
     code = encode_float(id == kFormatId<DenseF32>   ? FloatType::kF32
                         : id == kFormatId<DenseF16> ? FloatType::kF16
