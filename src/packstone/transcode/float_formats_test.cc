@@ -430,6 +430,30 @@ TEST(FloatFormats, D61_Int8ToAffineWhereExact) {
             Verdict::kSameValues);
 }
 
+// The type's own width in groups of 32; groups of 16 have no affine home. Pair tests move values.
+TEST(FloatFormats, D62_GgufTypesToAffineByWidth) {
+  struct Move {
+    FormatId from, to;
+    Verdict best;
+  };
+  const Move moves[] = {
+      {kFormatId<GgufQ4_0>, kFormatId<MlxAffine<4>>, Verdict::kSameValuesMoreBytes},
+      {kFormatId<GgufQ4_1>, kFormatId<MlxAffine<4>>, Verdict::kSameBytes},
+      {kFormatId<GgufQ8_0>, kFormatId<MlxAffine<8>>, Verdict::kSameValuesMoreBytes},
+      {kFormatId<GgufQ4_K>, kFormatId<MlxAffine<4>>, Verdict::kSameValuesMoreBytes},
+      {kFormatId<GgufQ5_K>, kFormatId<MlxAffine<5>>, Verdict::kSameValuesMoreBytes},
+      {kFormatId<GgufQ6_K>, kFormatId<MlxAffine<6>>, Verdict::kRefused}};
+  for (const Move& one : moves) {
+    const TranscodePlan plan = header_verdict(one.from, {4, 256}, {}, {one.to});
+    EXPECT_EQ(plan.verdict, one.best) << format_info(one.from).name;
+    if (plan.verdict != Verdict::kRefused) {
+      EXPECT_EQ(plan.params.group_cols, 32) << format_info(one.from).name;
+    } else {
+      EXPECT_NE(plan.reason.find("groups of 16"), std::string::npos) << plan.reason;
+    }
+  }
+}
+
 // Tables of whole levels become wide linear layouts; lost signs of zero are counted.
 TEST(FloatFormats, D62_WholeLevelsToAffine) {
   std::vector<int> block(17, 0x21);
