@@ -41,6 +41,8 @@ struct FormatInfo {
   std::string_view table;      // name of a table scheme
   std::span<const std::int16_t> integer_levels;  // of a table scheme: level / unit of each code
   float unit = 1.0f;
+  std::string_view reciprocal_table;  // of a table scheme: see HasReciprocal; empty: none
+  bool finite_only = false;           // nothing but finite codes and scales may move here
 };
 
 // format_count(): formats of this build; their ids are 0 to format_count() - 1. Errors: none.

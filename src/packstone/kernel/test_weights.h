@@ -36,7 +36,8 @@ inline std::vector<float> random_floats(std::int64_t n, std::mt19937_64& random,
   return values;
 }
 
-// Writes small finite numbers over the float parameters of a weight whose bytes are random.
+// Writes small finite numbers over the float parameters of a weight whose bytes are random, and
+// finite codes over the others of its table.
 template <class F>
 void tame_parameters(const std::vector<unsigned char*>& planes, Shape shape,
                      const FormatParams& params, std::mt19937_64& random) {
@@ -49,6 +50,13 @@ void tame_parameters(const std::vector<unsigned char*>& planes, Shape shape,
                                                               : FloatType::kF16;
         write_place(planes.data(), code_place<F>(shape, params, row, col),
                     encode_float(type, distribution(random)));
+      }
+    }
+    if constexpr (PlacedCodes<F> && F::Scheme::kKind == SchemeKind::kTable && F::kCodeBits == 8) {
+      for (std::int64_t col = 0; col < shape.cols; ++col) {
+        const PieceList place = code_place<F>(shape, params, row, col);
+        if (!std::isfinite(F::Scheme::level(read_place(planes.data(), place) ^ F::kCodeXor, 0)))
+          write_place(planes.data(), place, 1u ^ F::kCodeXor);
       }
     }
     for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which) {

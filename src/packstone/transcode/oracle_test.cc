@@ -35,7 +35,8 @@ TEST(Oracle, EveryDecodedValueEqualsTheProducers) {
         }
       }
     }
-    EXPECT_GT(non_finite, 0) << info.name;
+    // Every scale byte of ggml's NVFP4 is a finite number.
+    EXPECT_TRUE(non_finite > 0 || info.name == "gguf.nvfp4") << info.name;
   }
 }
 

@@ -1,5 +1,5 @@
-// The map of one row between two formats whose codes move (SchemeMap::kLinear, kSameTable); shared
-// by planning and doing, so that both decide alike.
+// The map of one row between two formats whose codes move (SchemeMap::kLinear, kSameTable,
+// kReciprocal); shared by planning and doing, so that both decide alike.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ class RowMap {
   struct RowResult {
     GroupFault fault = GroupFault::kNone;
     std::int64_t group = 0;              // of the target, where the fault is
-    std::int64_t fault_col = 0;          // of a kValue fault
+    std::int64_t fault_col = -1;         // of a fault of one column
     std::int64_t nonfinite_groups = 0;   // of the source
     std::int64_t first_nonfinite = -1;   // source group
     std::int64_t zero_sign_changes = 0;  // values -0 against +0
@@ -44,7 +44,11 @@ class RowMap {
  private:
   void map_one(std::int64_t row, std::int64_t group, RowResult& result);
   void compare_values(std::int64_t row, std::int64_t group, RowResult& result);
-  bool way_back();
+  bool way_back(std::int64_t row);
+  bool group_back(std::int64_t row, std::int64_t group);
+  CodeRange used_codes(std::int64_t row, std::int64_t group, std::int64_t width);
+  bool finite_source(std::int64_t row);
+  void need_finite(std::int64_t row, std::int64_t group, RowResult& result);
   const GroupValues& source_of(std::int64_t target_group) const;
   void need_codes(std::int64_t row);
   void make_columns();
@@ -53,7 +57,10 @@ class RowMap {
 
   const PackedWeight& source_;
   LinearSide source_side_, target_side_;
-  bool same_table_ = false;
+  bool same_table_ = false;   // codes as they are
+  bool reciprocal_ = false;   // and reciprocals of the scales
+  bool finite_only_ = false;  // the target takes finite codes and scales only
+  std::vector<bool> finite_code_;
   std::vector<std::uint32_t> codes_, target_codes_;
   std::vector<float> decoded_;
   std::int64_t codes_row_ = -1, decoded_row_ = -1;

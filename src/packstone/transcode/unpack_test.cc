@@ -3,6 +3,7 @@
 #include "packstone/transcode/unpack.h"
 
 #include <chrono>
+#include <cstring>
 #include <random>
 
 #include "packstone/format/registry.h"
