@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kWhere = "checkpoint.content_hash";
-constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
+constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 constexpr std::size_t kDigestBytes = 32;
 // The largest folders hold a few hundred files.
 constexpr std::size_t kFilesMax = 100'000;

@@ -35,8 +35,8 @@ struct HashWatch {
 };
 
 // sha256_ranges(ranges, pool, watch): one sum a range, in their order.
-// Exact: bitwise; independent of the pool's size. Cost: reads every byte, with one buffer of 4 MiB
-// a thread whatever the sizes. Threads: the pool given.
+// Exact: bitwise; independent of the pool's size. Cost: reads every byte, with one buffer of 256
+// KiB a thread whatever the sizes. Threads: the pool given.
 // Errors: kNotFound, kIo (a file that ends early or late counts as changed meanwhile), kExhausted,
 // kCancelled.
 Result<std::vector<std::string>> sha256_ranges(std::span<const FileRange> ranges, ThreadPool& pool,

@@ -10,6 +10,7 @@
 #include "packstone/cli/progress.h"
 #include "packstone/cli/verify_source.h"
 #include "packstone/container/file_map.h"
+#include "packstone/container/folder_files.h"
 
 namespace packstone::cli {
 namespace {
@@ -97,9 +98,14 @@ Status compare_pairs(const std::vector<CertificatePair>& pairs, Verification& ve
   return {};
 }
 
+// Our own document as a reader of its text gets it: kinds of numbers and bytes of names alike.
+Json as_read(const std::string& text) {
+  return Json::parse(text, nullptr, false);
+}
+
 // The sums first: where they differ, verdicts about other bytes would say nothing.
 Status compare_sums(const Certificate& certificate, Verification& verification) {
-  Json found = certificate_json(certificate);
+  const Json found = as_read(certificate_text(certificate_json(certificate)));
   for (const char* side : {"source", "target"})
     compare_documents(verification.document[side], found[side], side, verification);
   return {};
@@ -117,9 +123,9 @@ Status recompute(const Checkpoint& source, const Checkpoint& target, Verificatio
   }
   if (!plans) return std::unexpected(std::move(plans).error());
   PACKSTONE_CHECK_OK(complete_certificate(certificate, *plans));
-  const Json found = certificate_json(certificate);
-  compare_documents(verification.document, found, {}, verification);
-  if (verification.problem_count == 0 && certificate_text(found) != verification.text)
+  const std::string text = certificate_text(certificate_json(certificate));
+  compare_documents(verification.document, as_read(text), {}, verification);
+  if (verification.problem_count == 0 && text != verification.text)
     verification.add("text", "members in another order or form", "the text that convert writes");
   return compare_pairs(certificate.tensors, verification, context);
 }
@@ -211,7 +217,11 @@ Status read_certificate(const std::string& target, const std::string& asked,
   const ContainerKind kind =
       fs::is_directory(target, error) ? ContainerKind::kFolder : ContainerKind::kGguf;
   verification.certificate = asked.empty() ? certificate_path(target, kind) : fs::path(asked);
-  PACKSTONE_TRY(verification.text, read_text(verification.certificate, kCertificateBytesMax));
+  const bool in_folder = asked.empty() && kind == ContainerKind::kFolder;
+  PACKSTONE_TRY(verification.text,
+                in_folder ? internal::read_folder_text("cli.verify", target, kCertificateName,
+                                                       kCertificateBytesMax)
+                          : read_text(verification.certificate, kCertificateBytesMax));
   PACKSTONE_TRY(verification.document,
                 parse_certificate(verification.text, verification.certificate.string()));
   return {};

@@ -1,7 +1,12 @@
 // convert writes a certificate, and verify accepts it only while every bit of both checkpoints and
 // of the certificate is as it was.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
+#include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -314,6 +319,33 @@ TEST_F(Verify, ACertificateMayLieElsewhere) {
   EXPECT_EQ(call({"verify", path("small"), "--certificate", path("c.json")}).code, 0);
 }
 
+// SEC-17: a link out of the folder is not followed.
+TEST_F(Verify, ACertificateThatLeadsOutOfTheFolderIsRefused) {
+  fs::rename(folder_ / "small/packstone.certificate.json", folder_ / "c.json");
+  fs::create_symlink("../c.json", folder_ / "small/packstone.certificate.json");
+  EXPECT_EQ(verify("small", "small.gguf").code, 4);
+}
+
+// Names that are not UTF-8, and links, in a source folder.
+TEST_F(Verify, OddFilesOfASourceFolder) {
+  tiny::write_text(folder_ / "small" / "\xFF\xFE.bin", "x");
+  fs::create_symlink("../small.gguf", folder_ / "small" / "link.gguf");
+  fs::create_symlink("config.json", folder_ / "small" / "alias.json");
+  fs::create_directory(folder_ / "small" / "sub");
+  ASSERT_EQ(mkfifo(path("small/pipe").c_str(), 0600), 0);
+  ok({"convert", path("small"), path("float"), "--to", "float32"});
+  const Json json = Json::parse(content(folder_ / "float/packstone.certificate.json"));
+  std::vector<std::string> names;
+  for (const Json& file : json["source"]["files"]) names.push_back(file["name"]);
+  EXPECT_EQ(std::ranges::count(names, "alias.json"), 1);
+  EXPECT_EQ(std::ranges::count(names, "packstone.certificate.json"), 1);
+  for (const char* absent : {"link.gguf", "sub", "pipe"})
+    EXPECT_EQ(std::ranges::count(names, absent), 0) << absent;
+  EXPECT_EQ(verify("float", "small").code, 0);
+  tiny::write_text(folder_ / "small" / "\xFF\xFE.bin", "y");
+  EXPECT_EQ(verify("float", "small").code, 3);
+}
+
 // Hostile certificates: exit 4 (5 for another version) and words that say where.
 TEST_F(Verify, HostileCertificatesAreRefused) {
   const std::string good = content(folder_ / "small/packstone.certificate.json");
@@ -358,6 +390,25 @@ TEST_F(Verify, HostileCertificatesAreRefused) {
     EXPECT_EQ(called.code, one.code) << one.words << called.err;
     EXPECT_NE(called.err.find(one.words), std::string::npos) << one.words << called.err;
   }
+}
+
+// A disk with room for the model but not for its certificate.
+TEST_F(Verify, AFullDiskUnderTheCertificateLeavesNothing) {
+  fs::create_directory(folder_ / "out");
+  const auto bytes = fs::file_size(folder_ / "small.gguf");
+  ASSERT_GT(fs::file_size(folder_ / "small/packstone.certificate.json"), bytes + 4096);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes + 1024, bytes + 1024};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    _exit(call({"convert", path("small.gguf"), path("out/x.gguf"), "--to", "gguf:Q4_1"}).code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 6);
+  EXPECT_TRUE(fs::is_empty(folder_ / "out"));
 }
 
 // A certificate never stands beside a file that it does not speak of.
