@@ -56,6 +56,7 @@ show "$packstone" inspect "$model"
 say "An exact move to an MLX checkpoint: every value stays, and diff proves it"
 show "$packstone" convert "$model" "$out/mlx" --to mlx-affine
 show "$packstone" diff "$model" "$out/mlx"
+show "$packstone" verify "$out/mlx" --against "$model"
 
 say "And back to GGUF"
 show "$packstone" convert "$out/mlx" "$out/back.gguf" --to gguf:Q4_1

@@ -233,6 +233,7 @@ Result<Checkpoint> bind_folder(SafetensorsSet set, nlohmann::ordered_json config
   checkpoint.generation_config_json = std::move(generation_config);
   checkpoint.safetensors_metadata = std::move(set.metadata);
   checkpoint.quantization_files = quantization_files;
+  checkpoint.safetensors = std::move(set);
   return checkpoint;
 }
 

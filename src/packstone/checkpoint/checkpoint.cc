@@ -104,6 +104,14 @@ std::vector<std::int32_t> CheckpointTensor::stored_rows() const {
   return rows;
 }
 
+std::span<const TensorView> Checkpoint::stored_tensors() const {
+  return container == ContainerKind::kGguf ? gguf.tensors : safetensors.tensors;
+}
+
+std::span<const std::filesystem::path> Checkpoint::weight_files() const {
+  return container == ContainerKind::kGguf ? gguf.files : safetensors.files;
+}
+
 const CheckpointTensor* Checkpoint::find(std::string_view name) const {
   const auto it = index.find(name);
   return it == index.end() ? nullptr : &tensors[it->second];

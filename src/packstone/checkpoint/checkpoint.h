@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,11 @@ struct Checkpoint {
   std::string tokenizer_config_text;
   std::map<std::string, std::string> safetensors_metadata;
   std::vector<QuantizationFile> quantization_files;  // beside config.json
+  SafetensorsSet safetensors;  // kFolder: tensors and files; its metadata is moved to the map above
+
+  // The stored tensors, in file order, and the files that hold them.
+  std::span<const TensorView> stored_tensors() const;
+  std::span<const std::filesystem::path> weight_files() const;
 
   const CheckpointTensor* find(std::string_view name) const;
   std::uint64_t bytes() const;  // of all bound tensors

@@ -1,4 +1,5 @@
 #include "packstone/base/limits.h"
+#include "packstone/checkpoint/certificate.h"
 #include "packstone/checkpoint/config.h"
 #include "packstone/checkpoint/folder_parts.h"
 #include "packstone/checkpoint/metadata.h"
@@ -121,7 +122,7 @@ class FolderWriter final : public CheckpointWriter {
     return {};
   }
 
-  Status commit() override {
+  Status finish() override {
     if (next_ != tensors_.size())
       return fail(ErrorCode::kInvalidInput, kWhere, folder_.path().string(),
                   fmt::format("{} tensors", next_), std::to_string(tensors_.size()));
@@ -132,6 +133,18 @@ class FolderWriter final : public CheckpointWriter {
     PACKSTONE_CHECK_OK(write_configs());
     PACKSTONE_CHECK_OK(folder_.write_text("model.safetensors.index.json",
                                           safetensors_index_text(specs_, file_of, parameters_)));
+    finished_ = true;
+    return {};
+  }
+
+  const std::filesystem::path& path() const override { return folder_.path(); }
+
+  Status add_certificate(std::string_view text) override {
+    return folder_.write_text(kCertificateName, text);
+  }
+
+  Status commit() override {
+    if (!finished_) PACKSTONE_CHECK_OK(finish());
     return folder_.commit();
   }
 
@@ -161,13 +174,11 @@ class FolderWriter final : public CheckpointWriter {
 
   // Makes both forms of config.json, as the zero points are known only in the end.
   Status prepare_configs(const Checkpoint& source) {
-    std::vector<OutputTensor> outputs;
-    OutputFacts facts{
-        .head = false, .tensors = &outputs, .symmetric = false, .keeps_quantization = copy_};
-    for (const PlannedTensor& tensor : tensors_) {
-      outputs.push_back(tensor.output);
-      facts.head = facts.head || tensor.expected.need == Need::kHead;
-    }
+    const std::vector<OutputTensor> outputs = outputs_of(tensors_);
+    OutputFacts facts{.head = has_head(tensors_),
+                      .tensors = &outputs,
+                      .symmetric = false,
+                      .keeps_quantization = copy_};
     PACKSTONE_TRY(config_, folder_config(source, facts, metadata_));
     facts.symmetric = true;
     MetadataReport again;
@@ -193,11 +204,8 @@ class FolderWriter final : public CheckpointWriter {
 
   Status write_tokenizer(const Checkpoint& source) {
     if (source.container == ContainerKind::kFolder) return copy_tokenizer(source);
-    PACKSTONE_TRY(const auto model, source.gguf.text("tokenizer.ggml.model"));
-    if (!model || *model == "none" || *model == "no_vocab") {
-      metadata_.not_carried.emplace_back("tokenizer (the source has none)");
-      return {};
-    }
+    PACKSTONE_TRY(const bool lacks, lacks_tokenizer(source, metadata_));
+    if (lacks) return {};
     PACKSTONE_TRY(const Vocabulary vocabulary, checkpoint_vocabulary(source));
     PACKSTONE_TRY(const Json tokenizer, tokenizer_json(vocabulary));
     PACKSTONE_CHECK_OK(write_json("tokenizer.json", tokenizer));
@@ -235,17 +243,30 @@ class FolderWriter final : public CheckpointWriter {
   std::size_t opened_ = 0;  // shards
   std::size_t left_in_shard_ = 0;
   std::uint64_t parameters_ = 0;
+  bool finished_ = false;
 };
 
 }  // namespace
+
+Result<MetadataReport> folder_report(const Checkpoint& source,
+                                     const std::vector<PlannedTensor>& tensors) {
+  const std::vector<OutputTensor> outputs = outputs_of(tensors);
+  const OutputFacts facts{.head = has_head(tensors),
+                          .tensors = &outputs,
+                          .symmetric = false,
+                          .keeps_quantization = is_copy(source, tensors)};
+  MetadataReport report;
+  PACKSTONE_CHECK_OK(folder_config(source, facts, report));
+  PACKSTONE_CHECK_OK(lacks_tokenizer(source, report));
+  return report;
+}
 
 Result<std::unique_ptr<CheckpointWriter>> create_folder_writer(const std::filesystem::path& target,
                                                                const Checkpoint& source,
                                                                std::vector<PlannedTensor> tensors,
                                                                const WriteOptions& options) {
-  std::vector<OutputTensor> outputs;
-  for (const PlannedTensor& tensor : tensors) outputs.push_back(tensor.output);
-  PACKSTONE_TRY(const std::optional<FolderFamily> family, common_family(outputs, kWhere));
+  PACKSTONE_TRY(const std::optional<FolderFamily> family,
+                common_family(outputs_of(tensors), kWhere));
   std::map<std::string, std::string> metadata = source.safetensors_metadata;
   metadata["format"] = family == FolderFamily::kMlx ? "mlx" : "pt";
   PACKSTONE_TRY(OutputFolder folder, OutputFolder::create(target, options.force));

@@ -1,5 +1,7 @@
+#include "packstone/checkpoint/certificate.h"
 #include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/writers.h"
+#include "packstone/container/names.h"
 
 namespace packstone {
 namespace {
@@ -18,9 +20,11 @@ const StorageType* storage_of(FormatId format) {
 
 class GgufCheckpointWriter final : public CheckpointWriter {
  public:
-  GgufCheckpointWriter(GgufWriter writer, std::vector<PlannedTensor> tensors,
-                       const ModelConfig& config, MetadataReport report)
+  GgufCheckpointWriter(GgufWriter writer, std::filesystem::path certificate,
+                       std::vector<PlannedTensor> tensors, const ModelConfig& config,
+                       MetadataReport report)
       : writer_(std::move(writer)),
+        certificate_path_(std::move(certificate)),
         tensors_(std::move(tensors)),
         head_dim_(config.head_dim),
         plus_one_(gguf_norms_plus_one(config.architecture)) {
@@ -60,15 +64,39 @@ class GgufCheckpointWriter final : public CheckpointWriter {
     return {};
   }
 
-  Status commit() override {
+  Status finish() override {
     if (next_ != tensors_.size())
       return fail(ErrorCode::kInvalidInput, kWhere, "tensors", std::to_string(next_),
                   std::to_string(tensors_.size()));
-    return writer_.commit();
+    return writer_.finish();
+  }
+
+  const std::filesystem::path& path() const override { return writer_.path(); }
+
+  Status add_certificate(std::string_view text) override {
+    PACKSTONE_TRY(OutputFile file, OutputFile::create(certificate_path_));
+    PACKSTONE_CHECK_OK(file.write(std::as_bytes(std::span(text))));
+    PACKSTONE_CHECK_OK(file.finish());
+    certificate_.emplace(std::move(file));
+    return {};
+  }
+
+  // Whenever this stops, no certificate stands beside a file that it does not speak of.
+  Status commit() override {
+    if (next_ != tensors_.size()) return finish();
+    std::error_code error;
+    std::filesystem::remove(certificate_path_, error);
+    if (error)
+      return fail(ErrorCode::kIo, kWhere, shown_path(certificate_path_), error.message(),
+                  "a certificate that can be replaced");
+    PACKSTONE_CHECK_OK(writer_.commit());
+    return certificate_ ? certificate_->commit() : Status();
   }
 
  private:
   GgufWriter writer_;
+  std::filesystem::path certificate_path_;
+  std::optional<OutputFile> certificate_;
   std::vector<PlannedTensor> tensors_;
   std::int64_t head_dim_;
   bool plus_one_;
@@ -100,12 +128,10 @@ Result<std::unique_ptr<CheckpointWriter>> create_gguf_writer(const std::filesyst
                                                              const Checkpoint& source,
                                                              std::vector<PlannedTensor> tensors) {
   PACKSTONE_CHECK_OK(check_formats(tensors));
-  std::vector<OutputTensor> outputs;
-  OutputFacts facts{.head = false, .tensors = &outputs};
-  for (const PlannedTensor& tensor : tensors) {
-    outputs.push_back(tensor.output);
-    facts.head = facts.head || tensor.expected.need == Need::kHead;
-  }
+  const std::vector<OutputTensor> outputs = outputs_of(tensors);
+  OutputFacts facts;
+  facts.head = has_head(tensors);
+  facts.tensors = &outputs;
   MetadataReport report;
   PACKSTONE_TRY(std::vector<GgufKey> keys, gguf_keys(source, facts, report));
   const std::vector<float> divisors = gguf_rope_divisors(source);
@@ -120,8 +146,9 @@ Result<std::unique_ptr<CheckpointWriter>> create_gguf_writer(const std::filesyst
                      tensor.output.shape,
                      plane_bytes(tensor.output.format, 0, tensor.bound, tensor.output.params)});
   PACKSTONE_TRY(GgufWriter writer, GgufWriter::create(target, std::move(keys), std::move(specs)));
-  auto made = std::make_unique<GgufCheckpointWriter>(std::move(writer), std::move(tensors),
-                                                     source.config, std::move(report));
+  auto made = std::make_unique<GgufCheckpointWriter>(
+      std::move(writer), certificate_path(target, ContainerKind::kGguf), std::move(tensors),
+      source.config, std::move(report));
   if (!divisors.empty()) PACKSTONE_CHECK_OK(made->write_divisors(divisors));
   return std::unique_ptr<CheckpointWriter>(std::move(made));
 }

@@ -1,8 +1,10 @@
 #include "packstone/checkpoint/writer.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 
+#include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/writers.h"
 
 namespace packstone {
@@ -66,6 +68,39 @@ Status check_planes(const PlannedTensor& tensor, const std::vector<ByteSpan>& pl
   if (good) return {};
   return fail(ErrorCode::kInvalidInput, where, fmt::format("'{}'", tensor.output.name),
               "planes of other sizes", fmt::format("those of {}", info.name));
+}
+
+std::vector<OutputTensor> outputs_of(const std::vector<PlannedTensor>& tensors) {
+  std::vector<OutputTensor> outputs;
+  for (const PlannedTensor& tensor : tensors) outputs.push_back(tensor.output);
+  return outputs;
+}
+
+bool has_head(const std::vector<PlannedTensor>& tensors) {
+  return std::ranges::any_of(
+      tensors, [](const PlannedTensor& tensor) { return tensor.expected.need == Need::kHead; });
+}
+
+Result<bool> lacks_tokenizer(const Checkpoint& source, MetadataReport& report) {
+  if (source.container == ContainerKind::kFolder) return false;
+  PACKSTONE_TRY(const auto model, source.gguf.text("tokenizer.ggml.model"));
+  const bool lacks = !model || *model == "none" || *model == "no_vocab";
+  if (lacks) report.not_carried.emplace_back("tokenizer (the source has none)");
+  return lacks;
+}
+
+Result<MetadataReport> CheckpointWriter::report(ContainerKind kind, const Checkpoint& source,
+                                                std::vector<OutputTensor> tensors) {
+  PACKSTONE_TRY(const std::vector<PlannedTensor> planned,
+                plan_output(source, std::move(tensors), kWhere));
+  if (kind == ContainerKind::kFolder) return folder_report(source, planned);
+  const std::vector<OutputTensor> outputs = outputs_of(planned);
+  OutputFacts facts;
+  facts.head = has_head(planned);
+  facts.tensors = &outputs;
+  MetadataReport report;
+  PACKSTONE_CHECK_OK(gguf_keys(source, facts, report));
+  return report;
 }
 
 Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::create(

@@ -49,7 +49,18 @@ class CheckpointWriter {
   virtual ValueRule value_rule(std::size_t i) const = 0;
   // write(i, planes) appends tensor i (calls come in order); planes in the target's row order.
   virtual Status write(std::size_t i, const std::vector<ByteSpan>& planes) = 0;
+  // finish() ends the output where path() says: whole, on the disk, not yet at its target.
+  virtual Status finish() = 0;
+  virtual const std::filesystem::path& path() const = 0;
+  // add_certificate(text), after finish: the certificate of the output, which commit puts in place
+  // last. Without one, commit removes that of the output that it replaces. Errors: kIo, kExhausted.
+  virtual Status add_certificate(std::string_view text) = 0;
   virtual Status commit() = 0;
+
+  // report(kind, source, tensors): what `metadata` of a writer of these tensors says; nothing is
+  // written. Errors: those of create.
+  static Result<MetadataReport> report(ContainerKind kind, const Checkpoint& source,
+                                       std::vector<OutputTensor> tensors);
   const MetadataReport& metadata() const { return metadata_; }
 
  protected:

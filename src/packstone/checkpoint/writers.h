@@ -23,6 +23,21 @@ Result<std::vector<PlannedTensor>> plan_output(const Checkpoint& source,
                                                std::vector<OutputTensor> tensors,
                                                std::string_view where);
 
+// outputs_of(tensors): the outputs without the rules, for the metadata. Errors: none.
+std::vector<OutputTensor> outputs_of(const std::vector<PlannedTensor>& tensors);
+
+// has_head(tensors): lm_head.weight is one of them. Errors: none.
+bool has_head(const std::vector<PlannedTensor>& tensors);
+
+// lacks_tokenizer(source, report): whether a GGUF source has no tokenizer for a folder; the report
+// then says so. Errors: those of the key's read.
+Result<bool> lacks_tokenizer(const Checkpoint& source, MetadataReport& report);
+
+// folder_report(source, tensors): what the metadata of a folder of these tensors does not carry;
+// nothing is written. Errors: those of folder_config.
+Result<MetadataReport> folder_report(const Checkpoint& source,
+                                     const std::vector<PlannedTensor>& tensors);
+
 // check_planes(tensor, planes, where): the planes have the sizes of the format.
 Status check_planes(const PlannedTensor& tensor, const std::vector<ByteSpan>& planes,
                     std::string_view where);

@@ -17,6 +17,7 @@ constexpr Command kCommands[] = {
     {"inspect", "what a model is: architecture, tensors, layouts, sizes, problems", run_inspect},
     {"plan", "dry run of a convert or quantize, from the headers alone", run_plan},
     {"convert", "exact transcode to another layout: no value changes", run_convert},
+    {"verify", "the certificate of a convert, recomputed from the files", run_verify},
     {"quantize", "fewer bits: values change, and the report says by how much", run_quantize},
     {"diff", "two models, tensor by tensor", run_diff},
     {"generate", "text from packed weights", run_generate},

@@ -62,6 +62,8 @@ Result<int> run_inspect(Arguments arguments, Context& context);
 Result<int> run_plan(Arguments arguments, Context& context);
 // Exact transcode.
 Result<int> run_convert(Arguments arguments, Context& context);
+// The certificate of a convert, recomputed.
+Result<int> run_verify(Arguments arguments, Context& context);
 // Fewer bits; values change.
 Result<int> run_quantize(Arguments arguments, Context& context);
 // Two models, tensor by tensor.

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,11 +44,22 @@ struct ConversionPlan {
   ContainerKind container{};
   std::vector<TensorPlan> tensors;  // order of the source
   std::vector<std::string> not_carried;
-  std::uint64_t bytes = 0;  // of all target tensors
+  bool certify = false;               // write a certificate with the output
+  std::filesystem::path certificate;  // where it stands, once written
+  std::uint64_t bytes = 0;            // of all target tensors
   std::uint64_t peak_memory_predicted = 0;
   bool refused() const;
   Verdict worst() const;
 };
+
+// worst_verdict(tensors): the one that keeps least; same_bytes of none. Errors: none.
+Verdict worst_verdict(std::span<const TensorPlan> tensors);
+
+// plan_pair(tensor, id, container, context): the plan of a convert that makes `tensor` a weight of
+// format `id` in `container`; float tensors take the format that convert gives them there. Reads
+// every value that decides. Errors: none beyond the verdict.
+TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind container,
+                     Context& context);
 
 // What quantize is asked for; of one method, rtn.
 struct QuantizeRequest {

@@ -82,32 +82,36 @@ TensorPlan float_plan(const CheckpointTensor& tensor, ContainerKind container, P
   return plan;
 }
 
+// What the tensor becomes in one packed or float format.
+TensorPlan move_plan(const CheckpointTensor& tensor, FormatId id, Proof proof, Context& context) {
+  const PackedWeight& weight = tensor.weight;
+  if (id == weight.id()) return copy_plan(tensor);
+  TensorPlan plan;
+  plan.source = &tensor;
+  plan.action = Action::kTranscode;
+  plan.target = TranscodeTarget{id, 0, std::nullopt};
+  plan.plan = proof == Proof::kFull
+                  ? plan_transcode(weight, plan.target, context.pool(), tensor.stored_rows())
+                  : header_verdict(weight.id(), weight.shape(), weight.params(), plan.target);
+  if (plan.plan.verdict == Verdict::kRefused)
+    plan.action = Action::kNone;
+  else
+    plan.bytes = weight_bytes(id, weight.shape(), plan.plan.params);
+  return plan;
+}
+
 // The first candidate that is exact; of a refusal, the first candidate's reason.
 TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout, Proof proof,
                       Context& context) {
   const PackedWeight& weight = tensor.weight;
   std::optional<TensorPlan> refused;
   for (FormatId id : candidate_formats(layout, weight)) {
-    if (id == weight.id()) {
-      TensorPlan plan = copy_plan(tensor);
-      if (refused)
-        plan.plan.reason = fmt::format("not exact in {}: {}", layout.name, refused->plan.reason);
-      return plan;
-    }
-    TensorPlan plan;
-    plan.source = &tensor;
-    plan.action = Action::kTranscode;
-    plan.target = TranscodeTarget{id, 0, std::nullopt};
-    plan.plan = proof == Proof::kFull
-                    ? plan_transcode(weight, plan.target, context.pool(), tensor.stored_rows())
-                    : header_verdict(weight.id(), weight.shape(), weight.params(), plan.target);
+    TensorPlan plan = move_plan(tensor, id, proof, context);
     if (plan.plan.verdict != Verdict::kRefused) {
-      plan.bytes = weight_bytes(id, weight.shape(), plan.plan.params);
-      if (refused && layout.format)
+      if (refused && (layout.format || id == weight.id()))
         plan.plan.reason = fmt::format("not exact in {}: {}", layout.name, refused->plan.reason);
       return plan;
     }
-    plan.action = Action::kNone;
     if (!refused) refused = std::move(plan);
   }
   if (refused) return *std::move(refused);
@@ -146,11 +150,21 @@ TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& who
 
 }  // namespace
 
+TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind container,
+                     Context& context) {
+  if (is_float_format(tensor.weight.id())) return float_plan(tensor, container, Proof::kFull);
+  return move_plan(tensor, id, Proof::kFull, context);
+}
+
 bool ConversionPlan::refused() const {
   return worst() == Verdict::kRefused;
 }
 
 Verdict ConversionPlan::worst() const {
+  return worst_verdict(tensors);
+}
+
+Verdict worst_verdict(std::span<const TensorPlan> tensors) {
   Verdict worst = Verdict::kSameBytes;
   for (const TensorPlan& tensor : tensors)
     if (badness(tensor.plan.verdict) > badness(worst)) worst = tensor.plan.verdict;

@@ -85,6 +85,7 @@ Json conversion_json(const ConversionPlan& plan) {
   json["worst_verdict"] = verdict_name(plan.worst());
   json["bytes"] = plan.bytes;
   json["not_carried"] = plan.not_carried;
+  if (!plan.certificate.empty()) json["certificate"] = plan.certificate.string();
   json["peak_memory_predicted"] = plan.peak_memory_predicted;
   return json;
 }
@@ -95,6 +96,8 @@ void print_conversion(std::ostream& out, const ConversionPlan& plan, bool all) {
     if (all || tensor.plan.verdict == Verdict::kRefused) out << tensor_line(plan, tensor) << '\n';
   for (const std::string& name : plan.not_carried)
     out << "not carried: " << line_text(name) << '\n';
+  if (!plan.certificate.empty())
+    out << "certificate: " << line_text(plan.certificate.string()) << '\n';
   out << fmt::format("worst verdict {}; {} of weights, {} bytes\n", verdict_name(plan.worst()),
                      bytes_text(plan.bytes), plan.bytes);
 }

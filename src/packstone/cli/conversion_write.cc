@@ -1,5 +1,5 @@
 #include "packstone/checkpoint/value_rule.h"
-#include "packstone/cli/conversion.h"
+#include "packstone/cli/certificate.h"
 #include "packstone/cli/progress.h"
 #include "packstone/cli/vectors.h"
 #include "packstone/transcode/unpack.h"
@@ -79,6 +79,16 @@ Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& ten
   return writer.write(index, plane_spans(target));
 }
 
+// Reads the output back, as verify does, and leaves its certificate with the writer.
+Status certify(CheckpointWriter& writer, const Checkpoint& source, const ConversionPlan& plan,
+               Context& context, std::string_view command) {
+  PACKSTONE_CHECK_OK(writer.finish());
+  PACKSTONE_TRY(const Checkpoint target, open_checkpoint(writer.path()));
+  PACKSTONE_TRY(Certificate certificate, sum_checkpoints(source, target, context, command));
+  PACKSTONE_CHECK_OK(complete_certificate(certificate, plan.tensors));
+  return writer.add_certificate(certificate_text(certificate_json(certificate)));
+}
+
 }  // namespace
 
 Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
@@ -98,9 +108,11 @@ Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
     PACKSTONE_CHECK_OK(write_tensor(*writer, i, plan.tensors[i], context));
     progress.add(plan.tensors[i].bytes);
   }
+  progress.finish();
+  if (plan.certify) PACKSTONE_CHECK_OK(certify(*writer, source, plan, context, command));
   PACKSTONE_CHECK_OK(context.check_cancel(command));
   PACKSTONE_CHECK_OK(writer->commit());
-  progress.finish();
+  if (plan.certify) plan.certificate = certificate_path(destination, plan.container);
   return {};
 }
 

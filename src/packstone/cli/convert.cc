@@ -18,7 +18,9 @@ Result<int> run_convert(Arguments arguments, Context& context) {
       "--to mlx-affine the narrowest exact width. If one tensor cannot move, nothing is written "
       "and "
       "the exit code is 3. DST is a GGUF file for a gguf: layout or a name ending in .gguf, else a "
-      "folder.");
+      "folder. The output is read back, and packstone.certificate.json in the folder, or "
+      "DST.certificate.json beside the file, says what it holds and what every tensor keeps; "
+      "packstone verify recomputes it.");
   std::string source_path, destination, to;
   bool force = false;
   app.positional("SRC", source_path, "GGUF file or folder");
@@ -35,6 +37,7 @@ Result<int> run_convert(Arguments arguments, Context& context) {
   PACKSTONE_CHECK_OK(check_destination("convert", source, destination, container, force));
   PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, std::nullopt,
                                                      Proof::kFull, context, "convert"));
+  plan.certify = true;
   return finish_conversion(source, plan, destination, force, start, context, "convert");
 }
 

@@ -1,5 +1,6 @@
 #include <filesystem>
 
+#include "packstone/checkpoint/certificate.h"
 #include "packstone/cli/conversion.h"
 
 namespace packstone::cli {
@@ -22,6 +23,20 @@ bool looks_replaceable(const fs::path& folder) {
   std::error_code error;
   if (fs::is_empty(folder, error) && !error) return true;
   return fs::is_regular_file(folder / "config.json", error);
+}
+
+// The certificate of what stands at DST goes with it.
+Status check_certificate_place(std::string_view where, const fs::path& path, bool force) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::exists(status)) return {};
+  if (!force)
+    return fail(ErrorCode::kInvalidInput, where, "DST",
+                fmt::format("`{}`, which exists", path.string()), "no certificate of another file",
+                "--force replaces it");
+  if (fs::is_regular_file(status)) return {};
+  return fail(ErrorCode::kInvalidInput, where, "DST",
+              fmt::format("`{}`, no plain file", path.string()), "a certificate to replace");
 }
 
 }  // namespace
@@ -49,6 +64,8 @@ Status check_destination(std::string_view command, const Checkpoint& source,
     return fail(ErrorCode::kInvalidInput, where, "DST",
                 fmt::format("`{}`, whose folder does not exist", destination),
                 "a name in an existing folder");
+  if (container == ContainerKind::kGguf)
+    PACKSTONE_CHECK_OK(check_certificate_place(where, certificate_path(target, container), force));
   const fs::file_status status = fs::symlink_status(target, error);
   if (!fs::exists(status)) return {};
   if (!force)

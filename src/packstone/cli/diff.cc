@@ -1,11 +1,9 @@
 // packstone diff: two models, tensor by tensor, by their Hugging Face names, rows and values.
-#include "packstone/checkpoint/value_rule.h"
 #include "packstone/cli/arguments.h"
+#include "packstone/cli/compare.h"
 #include "packstone/cli/layouts.h"
 #include "packstone/cli/output.h"
 #include "packstone/cli/progress.h"
-#include "packstone/cli/vectors.h"
-#include "packstone/transcode/transcode.h"
 
 namespace packstone::cli {
 namespace {
@@ -23,56 +21,6 @@ struct DiffReport {
   std::vector<std::string> only_in_a, only_in_b;
 };
 
-bool equal_planes(const PackedWeight& a, const PackedWeight& b) {
-  if (a.id() != b.id() || a.shape() != b.shape() || !(a.params() == b.params())) return false;
-  for (int i = 0; i < a.plane_count(); ++i)
-    if (!std::ranges::equal(a.plane(i), b.plane(i))) return false;
-  return true;
-}
-
-// Storage is equal: the same planes, read by the same rules.
-bool equal_storage(const CheckpointTensor& a, const CheckpointTensor& b) {
-  return a.row_order == b.row_order && a.order_head_dim == b.order_head_dim &&
-         a.value_rule == b.value_rule && equal_planes(a.weight, b.weight);
-}
-
-// Values in Hugging Face order; a vector's order is over its values. With `multiplier`, what a
-// Gemma norm multiplies by.
-std::vector<float> vector_values(const CheckpointTensor& tensor, bool multiplier) {
-  std::vector<float> values = decode_all(tensor.weight);
-  const std::vector<std::int32_t> rows = tensor.stored_rows();
-  if (rows.size() == values.size()) {
-    std::vector<float> ordered(values.size());
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      ordered[i] = values[static_cast<std::size_t>(rows[i])];
-    values = std::move(ordered);
-  }
-  // Adding 1 is never refused.
-  if (multiplier)
-    static_cast<void>(
-        apply_value_rule(tensor.value_rule, ValueRule::kPlusOne, values, tensor.name));
-  return values;
-}
-
-ValueComparison compare_vectors(const CheckpointTensor& a, const CheckpointTensor& b) {
-  const bool multiplier = a.value_rule != b.value_rule;
-  const std::vector<float> x = vector_values(a, multiplier), y = vector_values(b, multiplier);
-  ValueComparison result;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    const double difference = std::isfinite(x[i]) && std::isfinite(y[i])
-                                  ? std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i]))
-                                  : std::numeric_limits<double>::infinity();
-    if (result.same_values || difference > result.max_abs) {
-      result.max_abs = difference;
-      result.row = 0;
-      result.col = static_cast<std::int64_t>(i);
-    }
-    result.same_values = false;
-  }
-  return result;
-}
-
 void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& context,
                  DiffReport& report) {
   if (a.shape != b.shape) {
@@ -87,10 +35,7 @@ void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& 
     report.same_bytes.push_back(a.name);
     return;
   }
-  const ValueComparison comparison =
-      a.shape.size() == 1
-          ? compare_vectors(a, b)
-          : compare_values(a.weight, a.stored_rows(), b.weight, b.stored_rows(), context.pool());
+  const ValueComparison comparison = compare_tensors(a, b, context.pool());
   if (comparison.same_values)
     report.same_values.push_back(a.name);
   else

@@ -6,6 +6,7 @@
 #include "packstone/cli/load.h"
 #include "packstone/cli/model_options.h"
 #include "packstone/cli/output.h"
+#include "packstone/checkpoint/content_hash.h"
 #include "packstone/cli/pins.h"
 #include "packstone/cli/process.h"
 #include "packstone/cli/progress.h"

@@ -100,17 +100,19 @@ class CancelAt : public std::stringbuf {
   std::atomic<bool>& flag_;
 };
 
+// While the weights are written, and while the certificate is made.
 TEST_F(Faults, AnInterruptWhileWritingLeavesNothing) {
-  for (const char* target : {"out/x", "out/x.gguf"}) {
-    std::atomic<bool> cancel{false};
-    CancelAt buffer("predicted peak memory", cancel);
-    std::ostream err(&buffer);
-    std::ostringstream out;
-    const std::vector<std::string> words = convert(target);
-    EXPECT_EQ(run_cli(words, {out, err, false}, cancel), 130) << target;
-    EXPECT_TRUE(cancel);
-    EXPECT_TRUE(names_in(folder_ / "out").empty()) << target;
-  }
+  for (const char* word : {"predicted peak memory", "writing: done", "hashing"})
+    for (const char* target : {"out/x", "out/x.gguf"}) {
+      std::atomic<bool> cancel{false};
+      CancelAt buffer(word, cancel);
+      std::ostream err(&buffer);
+      std::ostringstream out;
+      const std::vector<std::string> words = convert(target);
+      EXPECT_EQ(run_cli(words, {out, err, false}, cancel), 130) << word << target;
+      EXPECT_TRUE(cancel);
+      EXPECT_TRUE(names_in(folder_ / "out").empty()) << word << target;
+    }
 }
 
 TEST_F(Faults, SignalsEndWith130) {

@@ -1,9 +1,8 @@
 #include "packstone/cli/pins.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 
+#include "packstone/checkpoint/content_hash.h"
 #include "packstone/container/file_map.h"
 
 namespace packstone::cli {
@@ -11,18 +10,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string sha256(const void* data, std::size_t size) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned length = 0;
-  if (EVP_Digest(data, size, digest, &length, EVP_sha256(), nullptr) != 1) return {};
-  std::string text;
-  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
-}
-
 Result<std::string> file_sha256(const fs::path& path) {
   PACKSTONE_TRY(const std::shared_ptr<const FileMap> map, FileMap::open(path));
-  return sha256(map->bytes().data(), map->bytes().size());
+  return sha256_text({reinterpret_cast<const char*>(map->bytes().data()), map->bytes().size()});
 }
 
 bool counts(const std::string& name) {
@@ -32,10 +22,6 @@ bool counts(const std::string& name) {
 }
 
 }  // namespace
-
-std::string sha256_text(std::string_view bytes) {
-  return sha256(bytes.data(), bytes.size());
-}
 
 Result<std::string> model_sha256(const Checkpoint& checkpoint) {
   std::vector<fs::path> files;

@@ -3,14 +3,10 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "packstone/checkpoint/checkpoint.h"
 
 namespace packstone::cli {
-
-// 64 hexadecimal digits.
-std::string sha256_text(std::string_view bytes);
 
 // model_sha256(checkpoint): of a GGUF file, the file's sum. Of a split set or folder, the sum over
 // the lines "NAME SUM\n" of its files, sorted by name: all parts, or every *.safetensors file,

@@ -30,6 +30,8 @@ struct TensorView {
   ByteSpan bytes;
   std::shared_ptr<const void> owner;  // keeps the mapping alive
   std::string file;                   // for messages
+  std::size_t file_index = 0;         // in the files of its set
+  std::uint64_t offset = 0;           // of its bytes in that file
 };
 
 // What a writer needs to know of a tensor before any byte is written.

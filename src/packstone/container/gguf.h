@@ -74,6 +74,10 @@ class GgufWriter {
                                    std::vector<TensorSpec> specs);
   // Appends bytes of the current tensor in pieces of any size; pads and goes on when it is full.
   Status write(ByteSpan bytes);
+  // Where the file is until commit, and whole after finish.
+  const std::filesystem::path& path() const { return file_.path(); }
+  Status finish();
+  // finish, if it was not called, and the rename to the target.
   Status commit();
 
  private:

@@ -337,7 +337,9 @@ Status GgufParser::place_tensors(GgufFile& out, const std::shared_ptr<const void
                            .shape = std::move(record.shape),
                            .bytes = data.subspan(record.offset, record.bytes),
                            .owner = owner,
-                           .file = std::string(file_)});
+                           .file = std::string(file_),
+                           .file_index = 0,
+                           .offset = *start + record.offset});
   }
   if (data.size() > expected)
     return fail_at("", fmt::format("{} bytes after the last tensor", data.size() - expected),

@@ -152,6 +152,7 @@ Result<GgufFile> open_gguf(const fs::path& path) {
         set = std::move(part);
         continue;
       }
+      for (TensorView& tensor : part.tensors) tensor.file_index = i;
       std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(set.tensors));
       set.files.push_back(paths[i]);
     }

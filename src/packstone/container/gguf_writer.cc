@@ -174,10 +174,15 @@ Status GgufWriter::write(ByteSpan bytes) {
   return {};
 }
 
-Status GgufWriter::commit() {
+Status GgufWriter::finish() {
   if (current_ != sizes_.size())
-    return fail(ErrorCode::kInvalidInput, "container.GgufWriter.commit", "data",
+    return fail(ErrorCode::kInvalidInput, "container.GgufWriter.finish", "data",
                 fmt::format("{} of {} tensors with data", current_, sizes_.size()), "all");
+  return file_.finish();
+}
+
+Status GgufWriter::commit() {
+  if (current_ != sizes_.size()) return finish();
   return file_.commit();
 }
 

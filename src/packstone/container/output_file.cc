@@ -131,6 +131,7 @@ struct OutputFile::State {
   std::uint64_t size = 0;
   std::vector<std::byte> buffer;
   bool failed = false;  // after a failed write the file has a hole: nothing may commit it
+  bool finished = false;
 
   ~State() {
     if (fd >= 0) ::close(fd);
@@ -184,8 +185,12 @@ std::uint64_t OutputFile::size() const {
   return state_->size;
 }
 
-Status OutputFile::commit() {
-  constexpr std::string_view kWhere = "container.OutputFile.commit";
+const fs::path& OutputFile::path() const {
+  return state_->temporary;
+}
+
+Status OutputFile::finish() {
+  constexpr std::string_view kWhere = "container.OutputFile.finish";
   State& state = *state_;
   if (state.failed || state.fd < 0)
     return fail(ErrorCode::kIo, kWhere, shown_path(state.target),
@@ -198,6 +203,17 @@ Status OutputFile::commit() {
   const int fd = std::exchange(state.fd, -1);
   if (::close(fd) != 0)
     return fail_errno(errno, kWhere, state.target, "an output that reaches the disk");
+  state.finished = true;
+  return {};
+}
+
+Status OutputFile::commit() {
+  constexpr std::string_view kWhere = "container.OutputFile.commit";
+  State& state = *state_;
+  if (!state.finished) PACKSTONE_CHECK_OK(finish());
+  if (state.temporary.empty())
+    return fail(ErrorCode::kIo, kWhere, shown_path(state.target), "a second commit",
+                "an open output");
   if (::rename(state.temporary.c_str(), state.target.c_str()) != 0)
     return fail_errno(errno, kWhere, state.target, "a target that can be replaced");
   forget_output(std::exchange(state.temporary, {}));

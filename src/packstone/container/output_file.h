@@ -23,7 +23,12 @@ class OutputFile {
   // Appends. Errors: kExhausted when the disk is full, kIo otherwise.
   Status write(ByteSpan bytes);
   std::uint64_t size() const;
-  // Flushes to the disk and renames to the target. Errors: kIo, kExhausted.
+  // Where the bytes are until commit.
+  const std::filesystem::path& path() const;
+  // Flushes to the disk: what path() holds is whole, and nothing is written any more. Errors: kIo,
+  // kExhausted.
+  Status finish();
+  // finish, if it was not called, and the rename to the target. Errors: kIo, kExhausted.
   Status commit();
 
  private:

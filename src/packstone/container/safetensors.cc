@@ -111,7 +111,9 @@ Result<SafetensorsSet> parse(ByteSpan bytes, const std::shared_ptr<const void>& 
                            .shape = std::move(record.shape),
                            .bytes = data.subspan(record.begin, record.end - record.begin),
                            .owner = owner,
-                           .file = std::string(file)});
+                           .file = std::string(file),
+                           .file_index = 0,
+                           .offset = kLengthBytes + text.size() + record.begin});
   }
   return set;
 }

@@ -128,6 +128,7 @@ Status add_shard(SafetensorsSet& set, const fs::path& path, const WeightMap& wei
                   fmt::format("it here and in {} by the index", shown(place->second)),
                   "it in one file");
     if (place == weight_map.end()) unlisted.push_back(tensor.name);
+    tensor.file_index = set.files.size();
     set.index.emplace(tensor.name, set.tensors.size());
     set.tensors.push_back(std::move(tensor));
   }
