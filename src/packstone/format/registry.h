@@ -68,9 +68,9 @@ using BitblasFormats =
 
 template <class... Families>
 struct FamilyList {};
-using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats,
-                               Fp8Formats, BnbFormats, CtFormats, GptqFormats, AwqFormats,
-                               TileFormats, BitblasFormats>;
+using AllFamilies =
+    FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats, Fp8Formats,
+               BnbFormats, CtFormats, GptqFormats, AwqFormats, TileFormats, BitblasFormats>;
 
 namespace detail {
 template <class... A, class... B>

@@ -101,7 +101,8 @@ void add_tensor(Checkpoint& checkpoint, const std::string& name, std::int64_t ro
   const ByteSpan bytes = std::as_bytes(std::span(*owner));
   auto weight = PackedWeight::bind(kFloat32, {rows, cols}, {}, {bytes}, owner, name);
   ASSERT_TRUE(weight) << weight.error().message;
-  CheckpointTensor tensor{.name = name, .stored_name = name, .shape = {}, .weight = *weight};
+  CheckpointTensor tensor{
+      .name = name, .stored_name = name, .shape = {}, .weight = *weight, .parts = {}};
   tensor.shape =
       is_vector ? std::vector<std::int64_t>{cols} : std::vector<std::int64_t>{rows, cols};
   checkpoint.index[name] = checkpoint.tensors.size();

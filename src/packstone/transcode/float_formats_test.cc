@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "packstone/format/bnb_nf4.h"
+#include "packstone/format/registry.h"
 #include "packstone/transcode/transcode.h"
 
 namespace packstone {

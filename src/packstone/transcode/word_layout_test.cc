@@ -1,5 +1,6 @@
 // Proves the bits of the word layouts (GPTQ, AWQ, Marlin, BitBLAS, QQQ) on worked examples: words
 // written out by hand or by the definitions of the formats, not by this program.
+#include "packstone/format/registry.h"
 #include "packstone/transcode/test_words.h"
 
 namespace packstone {

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <random>
 
+#include "packstone/format/registry.h"
 #include "packstone/transcode/test_words.h"
 
 namespace packstone {
@@ -352,7 +353,7 @@ TEST(WordMoves, D59QqqGroupsKeepNibbles) {
   EXPECT_EQ(values[0], -44.0f * 0.01f);
   EXPECT_EQ(values[3], -28.0f * 0.01f);
   EXPECT_EQ(values[15], 38.0f * 0.01f);
-  moved(source, {kFormatId<DenseF32>});
+  moved(source, {kFloat32});
   for (const FormatId to : {kFormatId<MlxAffine<8>>, kFormatId<Gptq<4>>, kFormatId<Qqq>})
     EXPECT_FALSE(refused(source, {to}).reason.empty());
 }
@@ -383,7 +384,7 @@ TEST(WordMoves, Act03ActOrderIsDataOrRefused) {
   for (const FormatId to : {kFormatId<AwqGemm<4>>, kFormatId<GgufQ4_1>, kFormatId<MlxAffine<4>>,
                             kFormatId<MarlinAwq<4>>, kFormatId<BitblasAsym<4>>})
     EXPECT_NE(refused(source, {to}).reason.find("act-order"), std::string::npos);
-  moved(source, {kFormatId<DenseF32>});
+  moved(source, {kFloat32});
 }
 
 // D39: without act-order a stored group number must be the column's; with it, in range.
