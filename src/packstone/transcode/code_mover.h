@@ -20,8 +20,8 @@ class CodeMover {
   // Notes by how much row `index` of the next block moves its codes, group by group.
   void set_shifts(std::int64_t index, std::span<const std::int32_t> shifts);
 
-  // move(begin, end, order) makes the codes of target rows [begin, end), at most kPackUnitRows, from
-  // the source's rows order[begin .. end) (the same rows when empty), and forgets the shifts.
+  // move(begin, end, order) makes the codes of target rows [begin, end), at most kPackUnitRows,
+  // from the source's rows order[begin .. end) (the same rows when empty), and forgets the shifts.
   // Exact: bitwise. Errors: none: every code has a place. Threads: as pack_row.
   void move(std::int64_t begin, std::int64_t end, std::span<const std::int32_t> order);
 
