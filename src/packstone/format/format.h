@@ -61,6 +61,8 @@ struct PlaneSpec {
 // Optional:
 //   first_use(shape, params, which, row, unit)   ParamUnit that first uses the place, where places
 //                                   are shared beyond param_cols (tensor scales, FP8 blocks)
+//   kFiniteOnly                     true: readers of the format disagree on codes and scales that
+//                                   are not finite, so that no other format's are moved to it
 //   kIndexPlane                     plane of 32-bit group numbers, one per column (GPTQ g_idx):
 //                                   col / group_cols unless params.act_order
 template <class F>
@@ -107,6 +109,15 @@ concept CodedFormat = FormatFacts<F> && (PlacedCodes<F> || BlockCodes<F>);
 template <CodedFormat F>
 constexpr bool is_writable() {
   return PlacedCodes<F> || WritableBlocks<F>;
+}
+
+// Whether only finite codes and scales of other formats may move to the format.
+template <CodedFormat F>
+constexpr bool is_finite_only() {
+  if constexpr (requires { F::kFiniteOnly; })
+    return F::kFiniteOnly;
+  else
+    return false;
 }
 
 // The plane of group numbers, or -1.

@@ -40,6 +40,7 @@ FormatInfo make_info() {
   info.writable = is_writable<F>();
   info.block_codes = BlockCodes<F>;
   info.shares_rows = SharesPlaces<F>;
+  info.finite_only = is_finite_only<F>();
   info.index_plane = index_plane<F>();
   for (const ParamSpec& spec : F::kParams) {
     if (spec.kind == ParamKind::kZero) info.zero_bits = spec.bits;
@@ -48,6 +49,8 @@ FormatInfo make_info() {
   }
   if constexpr (F::Scheme::kKind == SchemeKind::kTable) {
     info.table = F::Scheme::kTableName;
+    if constexpr (HasReciprocal<typename F::Scheme>)
+      info.reciprocal_table = F::Scheme::kReciprocalTable;
     if constexpr (HasIntegerLevels<typename F::Scheme>) {
       info.integer_levels = integer_levels<typename F::Scheme, F::kCodeBits>();
       info.unit = F::Scheme::kUnit;

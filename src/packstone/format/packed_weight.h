@@ -39,6 +39,8 @@ struct FormatInfo {
   std::string_view table;      // name of a table scheme
   std::span<const std::int16_t> integer_levels;  // of a table scheme: level / unit of each code
   float unit = 1.0f;
+  std::string_view reciprocal_table;  // of a table scheme: see HasReciprocal; empty: none
+  bool finite_only = false;           // nothing but finite codes and scales may move here
 };
 
 // format_info(id): the derived facts of a format. Cost: a table look-up. Errors: none.

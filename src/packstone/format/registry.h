@@ -7,8 +7,13 @@
 #include <string_view>
 #include <utility>
 
+#include "packstone/format/bnb_int8.h"
+#include "packstone/format/bnb_nf4.h"
+#include "packstone/format/ct_pack.h"
 #include "packstone/format/dense.h"
+#include "packstone/format/fp8.h"
 #include "packstone/format/gguf_mxfp4.h"
+#include "packstone/format/gguf_nvfp4.h"
 #include "packstone/format/gguf_q2_k.h"
 #include "packstone/format/gguf_q3_k.h"
 #include "packstone/format/gguf_q4_0.h"
@@ -20,7 +25,9 @@
 #include "packstone/format/gguf_q6_k.h"
 #include "packstone/format/gguf_q8_0.h"
 #include "packstone/format/mlx_affine.h"
+#include "packstone/format/mlx_nvfp4.h"
 #include "packstone/format/mx_mxfp4.h"
+#include "packstone/format/mx_mxfp8.h"
 
 namespace packstone {
 
@@ -35,11 +42,18 @@ using MlxFormats =
     FormatList<MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>, MlxAffine<8>>;
 using GgufFormats = FormatList<GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0>;
 using GgufKFormats = FormatList<GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
-using MxFormats = FormatList<GgufMxfp4, Mxfp4>;
+using MxFormats = FormatList<GgufMxfp4, Mxfp4, Mxfp8, GgufNvfp4, MlxNvfp4, CtNvfp4, ModeloptNvfp4>;
+using Fp8Formats =
+    FormatList<Fp8<Fp8Kind::kE4M3FN>, Fp8<Fp8Kind::kE5M2>, Fp8<Fp8Kind::kE4M3FNUZ>,
+               Fp8<Fp8Kind::kE5M2FNUZ>, Fp8Divisor<Fp8Kind::kE4M3FN>, Fp8Divisor<Fp8Kind::kE5M2>,
+               Fp8Divisor<Fp8Kind::kE4M3FNUZ>, Fp8Divisor<Fp8Kind::kE5M2FNUZ>, Fp8E8M0>;
+using BnbFormats = FormatList<BnbNf4, BnbNf4Nested, BnbFp4, BnbFp4Nested, BnbInt8>;
+using CtFormats = FormatList<CtPack<4, true>, CtPack<4, false>, CtPack<8, true>, CtPack<8, false>>;
 
 template <class... Families>
 struct FamilyList {};
-using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats>;
+using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats,
+                               Fp8Formats, BnbFormats, CtFormats>;
 
 namespace detail {
 template <class... A, class... B>

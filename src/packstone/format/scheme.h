@@ -15,6 +15,7 @@
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 
 #include "packstone/base/small_float.h"
 
@@ -104,6 +105,8 @@ struct FloatScheme {
 // and may give
 //   kUnit, integer_level(code)   level = kUnit * integer_level, for every code
 //   value(group, code)           the decode formula where it is another one
+//   kReciprocalTable             the table whose formula has the same values with 1 / scale for the
+//                                scale, wherever that is exact (FP8 scales that divide)
 template <class Scheme>
 concept HasOwnFormula = requires(GroupValues group, std::uint32_t code) {
   { Scheme::value(group, code) } -> std::same_as<float>;
@@ -112,6 +115,11 @@ template <class Scheme>
 concept HasIntegerLevels = requires(std::uint32_t code) {
   { Scheme::integer_level(code) } -> std::convertible_to<std::int32_t>;
   { Scheme::kUnit } -> std::convertible_to<float>;
+};
+
+template <class Scheme>
+concept HasReciprocal = requires {
+  { Scheme::kReciprocalTable } -> std::convertible_to<std::string_view>;
 };
 
 // The one decode formula. Two roundings at most, never fused: built without FMA contraction.

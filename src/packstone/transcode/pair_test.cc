@@ -23,7 +23,8 @@ constexpr std::uint64_t kSeed = 20260731;
 constexpr std::array kShapes{Shape{3, 256}, Shape{8, 256}, Shape{64, 256}};
 
 TranscodeTarget target_of(const Layout& layout) {
-  TranscodeTarget target{layout.id, layout.params.group_cols, std::nullopt};
+  TranscodeTarget target{layout.id, layout.params.group_cols, std::nullopt,
+                         layout.params.group_rows};
   for (const ParamSpec& spec : format_info(layout.id).params)
     if (spec.coding == ParamCoding::kMetadata) target.metadata = layout.params.metadata;
   return target;

@@ -27,13 +27,34 @@ bool same_raw(const RawParams& a, const RawParams& b, std::size_t count) {
   return std::equal(a.pattern, a.pattern + count, b.pattern);
 }
 
+// Replaces the scale by its reciprocal; false unless that is exact, a power of two.
+bool invert_scale(GroupValues& values) {
+  const float inverse = 1.0f / values.scale;
+  const bool exact = std::isfinite(inverse) && std::isfinite(values.scale) &&
+                     static_cast<double>(inverse) * static_cast<double>(values.scale) == 1.0;
+  values.scale = inverse;
+  return exact;
+}
+
+// Of the codes of a table format, which stand for finite levels.
+std::vector<bool> finite_codes(FormatId id) {
+  std::vector<bool> finite(std::size_t{1} << format_info(id).code_bits);
+  for (std::size_t code = 0; code < finite.size(); ++code)
+    finite[code] = std::isfinite(format_ops(id).value({}, static_cast<std::uint32_t>(code)));
+  return finite;
+}
+
 }  // namespace
 
 RowMap::RowMap(const PackedWeight& source, FormatId target, const FormatParams& target_params)
     : source_(source),
       source_side_(linear_side(source.id(), source.params())),
       target_side_(linear_side(target, target_params)),
-      same_table_(scheme_map(source.format(), format_info(target)) == SchemeMap::kSameTable) {
+      finite_only_(format_info(target).finite_only) {
+  const SchemeMap map = scheme_map(source.format(), format_info(target));
+  reciprocal_ = map == SchemeMap::kReciprocal;
+  same_table_ = map == SchemeMap::kSameTable || reciprocal_;
+  if (finite_only_ || source.format().finite_only) finite_code_ = finite_codes(source.id());
   const std::int64_t cols = source.shape().cols;
   const auto source_groups = static_cast<std::size_t>(ceil_div(cols, source_side_.group_cols));
   const auto target_groups = static_cast<std::size_t>(ceil_div(cols, target_side_.group_cols));
@@ -57,7 +78,7 @@ RowMap::RowMap(const PackedWeight& source, FormatId target, const FormatParams& 
 
 // When map_group of every group would give shift 0, the same numbers and the same way back.
 void RowMap::prepare_keeping() {
-  may_keep_ = equal_groups_;
+  may_keep_ = equal_groups_ && !reciprocal_ && !finite_only_;
   if (same_table_ || !may_keep_) return;
   const LinearSide &from = source_side_, &to = target_side_;
   may_keep_ =
@@ -145,7 +166,9 @@ RowMap::RowResult RowMap::map(std::int64_t row, Purpose purpose) {
     }
   }
   if (keep_row()) {
-    if (purpose == Purpose::kPlan) result.way_back = same_when_encoded(values_);
+    if (purpose == Purpose::kPlan)
+      result.way_back =
+          same_when_encoded(values_) && (!source_.format().finite_only || finite_source(row));
     return result;
   }
   for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -155,7 +178,7 @@ RowMap::RowResult RowMap::map(std::int64_t row, Purpose purpose) {
     return result;
   }
   result.shifted = any_shift_;
-  if (purpose == Purpose::kPlan) result.way_back = way_back();
+  if (purpose == Purpose::kPlan) result.way_back = way_back(row);
   return result;
 }
 
@@ -177,6 +200,23 @@ bool RowMap::keep_row() {
   return keep;
 }
 
+// Least and largest source code of the columns of a group of `width` columns, or with act-order of
+// that number.
+CodeRange RowMap::used_codes(std::int64_t row, std::int64_t group, std::int64_t width) {
+  need_codes(row);
+  CodeRange used{source_side_.code_max, 0};
+  auto take = [&](std::size_t col) {
+    used = {std::min(used.low, codes_[col]), std::max(used.high, codes_[col])};
+  };
+  if (source_.format().index_plane >= 0 && source_.params().act_order) {
+    for (const std::int32_t col : columns(group)) take(static_cast<std::size_t>(col));
+  } else {
+    const std::int64_t end = std::min((group + 1) * width, source_.shape().cols);
+    for (std::int64_t col = group * width; col < end; ++col) take(static_cast<std::size_t>(col));
+  }
+  return used.low > used.high ? CodeRange{0, 0} : used;
+}
+
 void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
   const auto at = static_cast<std::size_t>(group);
   const GroupValues& source = equal_groups_ ? source_values_[at] : source_of(group);
@@ -193,19 +233,14 @@ void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
   }
   if (same_table_) {
     values_[at] = source;
+    if (reciprocal_ && !invert_scale(values_[at])) result.fault = GroupFault::kReciprocal;
+    if (finite_only_ && result.fault == GroupFault::kNone) need_finite(row, group, result);
     return;
   }
   ranges_[at] = {0, source_side_.code_max};
   MappedGroup mapped = map_group(source_side_, source, ranges_[at], target_side_);
   if (mapped.fault == GroupFault::kCodeRange) {  // perhaps the codes in use fit
-    need_codes(row);
-    CodeRange used{source_side_.code_max, 0};
-    for (const std::int32_t col : columns(group)) {
-      const std::uint32_t code = codes_[static_cast<std::size_t>(col)];
-      used = {std::min(used.low, code), std::max(used.high, code)};
-    }
-    if (used.low > used.high) used = {0, 0};
-    ranges_[at] = used;
+    ranges_[at] = used_codes(row, group, target_side_.group_cols);
     mapped = map_group(source_side_, source, ranges_[at], target_side_);
   }
   result.fault = mapped.fault;
@@ -304,30 +339,34 @@ void RowMap::compare_values(std::int64_t row, std::int64_t group, RowResult& res
   }
 }
 
-// Maps the target's groups back with the same rule and compares what would be stored. Codes agree
-// exactly when every shift is undone.
-bool RowMap::way_back() {
-  if (!same_table_ && !source_side_.levels.empty()) return false;
-  const std::int64_t cols = source_.shape().cols;
-  for (std::size_t i = 0; i < source_values_.size(); ++i) {
-    const std::int64_t begin = static_cast<std::int64_t>(i) * source_side_.group_cols;
-    const std::int64_t end = std::min(begin + source_side_.group_cols, cols);
-    for (std::int64_t col = begin; col < end; col += target_side_.group_cols) {
-      const auto at = static_cast<std::size_t>(col / target_side_.group_cols);
-      GroupValues values = values_[at];
-      if (!same_table_) {
-        const auto shift = static_cast<std::uint32_t>(shifts_[at]);
-        const CodeRange range{ranges_[at].low + shift, ranges_[at].high + shift};
-        const MappedGroup back = map_group(target_side_, values, range, source_side_);
-        if (back.fault != GroupFault::kNone || back.shift != -shifts_[at]) return false;
-        values = back.values;
-      }
-      if (col == begin)
-        back_values_[i] = values;
-      else if (!same_bits(back_values_[i], values))
-        return false;
-    }
+bool RowMap::finite_source(std::int64_t row) {
+  need_codes(row);
+  return std::ranges::all_of(codes_, [&](std::uint32_t code) { return finite_code_[code]; }) &&
+         std::ranges::all_of(source_values_,
+                             [](const GroupValues& group) { return std::isfinite(group.scale); });
+}
+
+void RowMap::need_finite(std::int64_t row, std::int64_t group, RowResult& result) {
+  need_codes(row);
+  if (!std::isfinite(values_[static_cast<std::size_t>(group)].scale)) {
+    result.fault = GroupFault::kNotFinite;
+    return;
   }
+  for (const std::int32_t col : columns(group)) {
+    if (finite_code_[codes_[static_cast<std::size_t>(col)]]) continue;
+    result.fault = GroupFault::kNotFinite;
+    result.fault_col = col;
+    return;
+  }
+}
+
+// Maps the target's groups back as a plan for the way back would, and compares what would be
+// stored. Codes agree exactly when every shift is undone.
+bool RowMap::way_back(std::int64_t row) {
+  if (!same_table_ && !source_side_.levels.empty()) return false;
+  if (source_.format().finite_only && !finite_source(row)) return false;
+  for (std::size_t i = 0; i < source_values_.size(); ++i)
+    if (!group_back(row, static_cast<std::int64_t>(i))) return false;
   return same_when_encoded(back_values_);
 }
 
@@ -337,6 +376,34 @@ bool RowMap::same_when_encoded(std::span<const GroupValues> values) {
   const std::size_t count = source_.format().params.size();
   for (std::size_t i = 0; i < source_raw_.size(); ++i)
     if (!same_raw(source_raw_[i], back_raw_[i], count)) return false;
+  return true;
+}
+
+// Sets back_values_ of one source group; false when its codes would not come back.
+bool RowMap::group_back(std::int64_t row, std::int64_t group) {
+  const std::int64_t begin = group * source_side_.group_cols;
+  const std::int64_t end = std::min(begin + source_side_.group_cols, source_.shape().cols);
+  const auto first = static_cast<std::size_t>(begin / target_side_.group_cols);
+  GroupValues values = values_[first];
+  const std::int32_t shift = shifts_[first];
+  for (std::int64_t col = begin; col < end; col += target_side_.group_cols) {
+    const auto at = static_cast<std::size_t>(col / target_side_.group_cols);
+    if (!same_bits(values, values_[at]) || shift != shifts_[at]) return false;
+  }
+  if (reciprocal_) {
+    invert_scale(values);
+  } else if (!same_table_) {
+    MappedGroup back = map_group(target_side_, values, {0, target_side_.code_max}, source_side_);
+    if (back.fault == GroupFault::kCodeRange) {  // then the codes in use decide
+      CodeRange used = used_codes(row, group, source_side_.group_cols);
+      used = {used.low + static_cast<std::uint32_t>(shift),
+              used.high + static_cast<std::uint32_t>(shift)};
+      back = map_group(target_side_, values, used, source_side_);
+    }
+    if (back.fault != GroupFault::kNone || back.shift != -shift) return false;
+    values = back.values;
+  }
+  back_values_[static_cast<std::size_t>(group)] = values;
   return true;
 }
 

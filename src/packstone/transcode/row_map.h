@@ -1,5 +1,5 @@
-// The map of one row between two formats whose codes move (SchemeMap::kLinear, kSameTable); shared
-// by planning and doing, so that both decide alike.
+// The map of one row between two formats whose codes move (SchemeMap::kLinear, kSameTable,
+// kReciprocal); shared by planning and doing, so that both decide alike.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ class RowMap {
   struct RowResult {
     GroupFault fault = GroupFault::kNone;
     std::int64_t group = 0;              // of the target, where the fault is
-    std::int64_t fault_col = 0;          // of a kValue fault
+    std::int64_t fault_col = -1;         // of a fault of one column
     std::int64_t nonfinite_groups = 0;   // of the source
     std::int64_t first_nonfinite = -1;   // source group
     std::int64_t zero_sign_changes = 0;  // values -0 against +0
@@ -57,8 +57,12 @@ class RowMap {
                            std::int32_t shift) const;
   void count_zero_signs(std::int64_t row, std::int64_t group, RowResult& result);
   void compare_values(std::int64_t row, std::int64_t group, RowResult& result);
-  bool way_back();
   bool same_when_encoded(std::span<const GroupValues> values);
+  bool way_back(std::int64_t row);
+  bool group_back(std::int64_t row, std::int64_t group);
+  CodeRange used_codes(std::int64_t row, std::int64_t group, std::int64_t width);
+  bool finite_source(std::int64_t row);
+  void need_finite(std::int64_t row, std::int64_t group, RowResult& result);
   const GroupValues& source_of(std::int64_t target_group) const;
   void need_codes(std::int64_t row);
   void need_code_bytes(std::int64_t row);
@@ -68,7 +72,10 @@ class RowMap {
 
   const PackedWeight& source_;
   LinearSide source_side_, target_side_;
-  bool same_table_ = false;
+  bool same_table_ = false;   // codes as they are
+  bool reciprocal_ = false;   // and reciprocals of the scales
+  bool finite_only_ = false;  // the target takes finite codes and scales only
+  std::vector<bool> finite_code_;
   bool equal_groups_ = false;
   Purpose purpose_ = Purpose::kPlan;
   // Codes and values of a group are the target's when its center is in this range.

@@ -13,18 +13,24 @@
 namespace packstone {
 
 enum class SchemeMap {
-  kDecode,     // every value is stored as a float that has it
-  kLinear,     // codes move by a whole number per group, scale and offset are stored anew; a table
-               // of whole multiples of a unit counts as linear on the way out
-  kSameTable,  // codes as they are, group values stored anew
-  kNone,       // values would have to be quantized
+  kDecode,      // every value is stored as a float that has it
+  kLinear,      // codes move by a whole number per group, scale and offset are stored anew; a table
+                // of whole multiples of a unit counts as linear on the way out
+  kSameTable,   // codes as they are, group values stored anew
+  kReciprocal,  // codes as they are, exact reciprocals of the scales stored
+  kNone,        // values would have to be quantized
 };
 
 // The map from one format's scheme to another's.
 constexpr SchemeMap scheme_map(const FormatInfo& source, const FormatInfo& target) {
   if (target.scheme == SchemeKind::kFloat) return SchemeMap::kDecode;
-  if (target.scheme == SchemeKind::kTable)
-    return source.table == target.table ? SchemeMap::kSameTable : SchemeMap::kNone;
+  if (target.scheme == SchemeKind::kTable) {
+    if (source.scheme != SchemeKind::kTable) return SchemeMap::kNone;
+    if (source.table == target.table) return SchemeMap::kSameTable;
+    return source.table == target.reciprocal_table || target.table == source.reciprocal_table
+               ? SchemeMap::kReciprocal
+               : SchemeMap::kNone;
+  }
   const bool whole = source.scheme == SchemeKind::kLinear || !source.integer_levels.empty();
   return whole ? SchemeMap::kLinear : SchemeMap::kNone;
 }
@@ -59,7 +65,9 @@ enum class GroupFault : std::uint8_t {
   kNeighbours,
   kEncode,
   kValue,
-  kShared
+  kShared,
+  kReciprocal,
+  kNotFinite
 };
 
 struct CodeRange {

@@ -1,6 +1,7 @@
 #include "packstone/transcode/target_params.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace packstone {
 namespace {
@@ -31,8 +32,11 @@ std::vector<FloatType> choose_metadata(FormatId source, const FormatParams& para
   return {FloatType::kF16, FloatType::kBF16, FloatType::kF32};
 }
 
+constexpr std::int64_t kGroupColsMax = std::numeric_limits<std::int32_t>::max();
+
 std::string refuse_map(const FormatInfo& source, const FormatInfo& target) {
-  return fmt::format("{} has no codes that {} could keep; use quantize", source.name, target.name);
+  return fmt::format("{} has no codes that {} could keep; use quantize{}", source.name, target.name,
+                     table_layouts(source));
 }
 
 std::string illegal(const FormatInfo& format, Shape shape, const FormatParams& params,
@@ -81,6 +85,18 @@ std::string moved_codes_rule(FormatId id, const FormatParams& params, FormatId t
 
 }  // namespace
 
+std::string table_layouts(const FormatInfo& format) {
+  std::string list;
+  if (format.scheme != SchemeKind::kTable) return list;
+  for (std::uint16_t i = 0; i < kFormatCount; ++i) {
+    const FormatInfo& other = format_info(FormatId{i});
+    if (other.table != format.table || other.id == format.id) continue;
+    list += list.empty() ? " or a layout with its table (" : ", ";
+    list += other.layout;
+  }
+  return list.empty() ? list : list + ")";
+}
+
 bool has_metadata_type(FormatId id) {
   return std::ranges::any_of(format_info(id).params, [](const ParamSpec& spec) {
     return spec.coding == ParamCoding::kMetadata;
@@ -109,8 +125,16 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
   const std::int64_t source_group = group_cols(id, params);
   FormatParams chosen;
   chosen.group_cols = choose_group(to, shape.cols, source_group, target.group_cols);
-  chosen.group_rows = to.shares_rows ? params.group_rows : 1;
+  chosen.group_rows = target.group_rows != 0 ? target.group_rows
+                      : to.shares_rows       ? params.group_rows
+                                             : 1;
   chosen.act_order = params.act_order && to.index_plane >= 0;
+  // The source's own group, where the target takes any.
+  if (target.group_cols == 0 && to.group_sizes.size() > 1 && source_group <= kGroupColsMax) {
+    FormatParams own = chosen;
+    own.group_cols = static_cast<std::int32_t>(source_group);
+    if (layout_rule(target.id, shape, own) == nullptr) chosen = own;
+  }
   for (const FloatType type : choose_metadata(id, params, target.id, target.metadata)) {
     chosen.metadata = type;
     decision.candidates.push_back(chosen);
@@ -120,7 +144,8 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
     decision.reason = illegal(to, shape, chosen, rule);
     return decision;
   }
-  const bool same_group = group_cols(target.id, chosen) == source_group;
+  const bool same_group = group_cols(target.id, chosen) == source_group &&
+                          (!to.shares_rows || chosen.group_rows == params.group_rows);
   const bool same_type =
       !has_metadata_type(id) || !target.metadata || *target.metadata == params.metadata;
   if (id == target.id && same_group && same_type) {

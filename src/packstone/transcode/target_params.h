@@ -29,6 +29,10 @@ struct HeaderDecision {
 HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams& params,
                                    const TranscodeTarget& target);
 
+// table_layouts(format): " or a layout with its table (mxfp4, mlx-nvfp4)", the other layouts that
+// keep the codes of a table format; empty when there are none. Errors: none.
+std::string table_layouts(const FormatInfo& format);
+
 // Whether the format stores scales and offsets in a type that FormatParams::metadata names.
 bool has_metadata_type(FormatId id);
 

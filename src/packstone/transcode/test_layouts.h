@@ -36,8 +36,9 @@ inline std::vector<Layout> layouts_at(Shape shape) {
 }
 
 // What random weights look like. kCentered: the zero of a group with an offset is a middle code;
-// kNarrow: also few codes, around the middle; kAdversarial: zero, subnormal, largest, infinite and
-// NaN scales of both signs.
+// kNarrow: also few codes, around the middle, and powers of two for the scales of table formats;
+// kAdversarial: zero, subnormal, largest, infinite and NaN scales of both signs, and codes that are
+// not finite.
 enum class Recipe { kPlain, kCentered, kNarrow, kAdversarial };
 
 // A binary16 pattern, often an extreme one.
@@ -48,14 +49,15 @@ inline std::uint32_t pick_half(std::mt19937_64& random) {
                       : static_cast<std::uint32_t>(random() & 0xFFFF);
 }
 
-// A stored parameter.
+// A stored parameter; `power`: a narrow scale is a power of two.
 inline std::uint32_t random_param(const ParamSpec& spec, const FormatParams& params, Recipe recipe,
-                                  std::mt19937_64& random) {
+                                  bool power, std::mt19937_64& random) {
   const int bits = param_bits(spec, params);
   const std::uint32_t mask = bits == 32 ? ~0u : (1u << bits) - 1u;
   const bool wild = recipe == Recipe::kAdversarial;
-  const std::uint32_t half =
+  std::uint32_t half =
       wild ? pick_half(random) : 0x2400 | static_cast<std::uint32_t>(random() & 0x83FF);
+  if (recipe == Recipe::kNarrow && power) half &= 0x7C00;
   switch (spec.coding) {
     case ParamCoding::kF16:
       return half;
@@ -85,7 +87,8 @@ inline RawParams random_params(const FormatInfo& info, const FormatParams& param
                                std::mt19937_64& random) {
   RawParams raw;
   for (std::size_t i = 0; i < info.params.size(); ++i)
-    raw.pattern[i] = random_param(info.params[i], params, recipe, random);
+    raw.pattern[i] =
+        random_param(info.params[i], params, recipe, info.scheme == SchemeKind::kTable, random);
   const bool centered = recipe == Recipe::kCentered || recipe == Recipe::kNarrow;
   if (centered && info.has_offset && info.params.size() == 2) {
     const FloatType type =
@@ -106,7 +109,12 @@ inline std::uint32_t random_code(const FormatInfo& info, FormatId id, Recipe rec
   auto code = static_cast<std::uint32_t>(random());
   if (info.code_bits < 32) code &= (1u << info.code_bits) - 1u;
   if (recipe == Recipe::kNarrow && info.code_bits >= 2 && info.code_bits <= 8)
-    code = ((1u << (info.code_bits - 1)) - 2 + code % 4) & ((1u << info.code_bits) - 1u);
+    code = info.scheme == SchemeKind::kTable
+               ? code & 0x77u  // no NaN of an 8-bit float
+               : ((1u << (info.code_bits - 1)) - 2 + code % 4) & ((1u << info.code_bits) - 1u);
+  if (info.scheme == SchemeKind::kTable && recipe != Recipe::kAdversarial &&
+      !std::isfinite(format_ops(id).value({}, code)))
+    code = 1;
   if (info.scheme == SchemeKind::kFloat && recipe != Recipe::kAdversarial)
     code = encode_float(id == kFormatId<DenseF32>   ? FloatType::kF32
                         : id == kFormatId<DenseF16> ? FloatType::kF16

@@ -68,6 +68,35 @@ std::string where(const Fault& fault) {
                      fault.place.col + fault.width);
 }
 
+// What a table format stores as scales.
+std::string_view scale_numbers(const FormatInfo& format, const FormatParams& params) {
+  for (const ParamSpec& spec : format.params) {
+    if (spec.coding == ParamCoding::kE8M0) return "powers of two from 2^-127 to 2^127";
+    if (spec.coding == ParamCoding::kE4M3) return "e4m3 numbers up to 448";
+    if (spec.coding == ParamCoding::kMetadata) return float_name(params.metadata);
+  }
+  return "float32";
+}
+
+// The refusal of a group whose codes could move as they are, but not its scale.
+std::string explain_table(const Fault& fault, const FormatInfo& source, const FormatInfo& target,
+                          const FormatParams& params) {
+  if (fault.kind == GroupFault::kReciprocal)
+    return fmt::format(
+        "{}: the scale {} of {} is no power of two, so that {} has no exact scale for it; keep {}, "
+        "or float32 for a dense weight",
+        where(fault), number(fault.source.scale), source.name, target.name, source.name);
+  if (fault.kind == GroupFault::kNotFinite)
+    return fmt::format(
+        "{}: a code or scale of {} is not finite, which readers of {} take for different values; "
+        "keep {}, or float32 for a dense weight",
+        where(fault), source.name, target.name, source.name);
+  return fmt::format(
+      "{}: the scale {} is not in {}, which has {}; keep {}, or float32 for a dense weight",
+      where(fault), number(fault.target.scale), target.name, scale_numbers(target, params),
+      source.name);
+}
+
 // The refusal in words: place, rule, what would work.
 std::string explain(const Fault& fault, const FormatInfo& source, const FormatInfo& target,
                     const FormatParams& params) {
@@ -75,8 +104,9 @@ std::string explain(const Fault& fault, const FormatInfo& source, const FormatIn
   switch (fault.kind) {
     case GroupFault::kCodeRange:
       return fmt::format(
-          "{}: codes {} to {} of {} do not fit the {} bits of {}; use a wider layout", at,
-          fault.range.low, fault.range.high, source.name, target.code_bits, target.name);
+          "{}: codes {} to {} of {} do not fit the {} bits of {}; use a wider layout{}", at,
+          fault.range.low, fault.range.high, source.name, target.code_bits, target.name,
+          table_layouts(source));
     case GroupFault::kZeroPoint:
       return fmt::format(
           "{}: scale {}, offset {} put the zero between two codes, and {} stores no offset; "
@@ -86,6 +116,7 @@ std::string explain(const Fault& fault, const FormatInfo& source, const FormatIn
       return fmt::format(
           "{}: neighbouring groups have different parameters; keep the source's group", at);
     case GroupFault::kEncode:
+      if (target.scheme == SchemeKind::kTable) return explain_table(fault, source, target, params);
       return fmt::format(
           "{}: scale {}, offset {} do not fit the {} parameters of {}; {}", at,
           number(fault.target.scale), number(fault.target.offset),
@@ -104,6 +135,9 @@ std::string explain(const Fault& fault, const FormatInfo& source, const FormatIn
           "row {}: {} has no block with its codes, or would need two values for a parameter that "
           "rows share; keep {}",
           fault.place.row, target.name, source.name);
+    case GroupFault::kReciprocal:
+    case GroupFault::kNotFinite:
+      return explain_table(fault, source, target, params);
     case GroupFault::kNone:
       break;
   }
@@ -144,7 +178,7 @@ void plan_linear_row(RowMap& map, RowAt at, const HeaderDecision& decision,
   };
   if (result.fault != GroupFault::kNone) {
     Fault fault = fault_at(result.group, result.fault);
-    if (result.fault == GroupFault::kValue) fault.place.col = result.fault_col, fault.width = 1;
+    if (result.fault_col >= 0) fault.place.col = result.fault_col, fault.width = 1;
     Summary::take_first(summary.fault, fault);
     return;
   }
@@ -361,12 +395,20 @@ void moved_conditions(FormatId id, const FormatParams& params, FormatId target,
                  : fmt::format("{} metadata if every scale and offset fits, else larger",
                                float_name(plan.params.metadata)));
   } else if (!typed || plan.params.metadata != FloatType::kF32) {
-    plan.conditions.push_back(fmt::format("only if every scale and offset is a {} number",
-                                          typed ? float_name(plan.params.metadata) : "float16"));
+    plan.conditions.push_back(
+        format_info(target).scheme == SchemeKind::kTable
+            ? fmt::format("only if the target, which has {}, has every scale",
+                          scale_numbers(format_info(target), plan.params))
+            : fmt::format("only if every scale and offset is a {} number",
+                          typed ? float_name(plan.params.metadata) : "float16"));
   }
   if (decision.needs_trial)
     plan.conditions.push_back("only if the target has such blocks and shared parameters");
-  if (decision.map == SchemeMap::kSameTable) return;
+  if (decision.map == SchemeMap::kReciprocal)
+    plan.conditions.push_back("only if every scale is a power of two");
+  if (format_info(target).finite_only)
+    plan.conditions.push_back("only if every code and scale is finite");
+  if (decision.map == SchemeMap::kSameTable || decision.map == SchemeMap::kReciprocal) return;
   if (target_side.code_bits < source_side.code_bits)
     plan.conditions.push_back(
         fmt::format("only if the codes of every group fit {} bits", target_side.code_bits));

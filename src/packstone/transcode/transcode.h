@@ -34,6 +34,7 @@ struct TranscodeTarget {
   FormatId id{};
   std::int32_t group_cols = 0;
   std::optional<FloatType> metadata = std::nullopt;
+  std::int32_t group_rows = 0;  // rows that share parameters; 0: the source's, or 1
 };
 
 struct TranscodePlan {

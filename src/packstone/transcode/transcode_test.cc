@@ -231,7 +231,13 @@ TEST(Transcode, RowOrderMovesRowsOnly) {
   const std::vector<std::int32_t> order{2, 0, 1}, inverse{1, 2, 0};
   for (const Layout& layout : all_layouts()) {
     const PackedWeight source = random_weight(layout, Recipe::kAdversarial, random);
-    const PackedWeight moved = *permute_rows(source, order, pool);
+    const auto result = permute_rows(source, order, pool);
+    if (!result) {  // a row would leave those that it shares parameters with
+      EXPECT_TRUE(source.format().shares_rows) << show(layout);
+      EXPECT_EQ(result.error().code, ErrorCode::kNotRepresentable);
+      continue;
+    }
+    const PackedWeight moved = *result;
     EXPECT_TRUE(same_planes(*permute_rows(moved, inverse, pool), source)) << show(layout);
     EXPECT_TRUE(compare_values(moved, {}, source, order, pool).same_bits) << show(layout);
     EXPECT_TRUE(compare_values(moved, inverse, source, {}, pool).same_bits) << show(layout);

@@ -3,6 +3,7 @@
 #include "packstone/transcode/unpack.h"
 
 #include <chrono>
+#include <cstring>
 #include <random>
 
 #include "packstone/format/variants.h"
@@ -45,6 +46,38 @@ void for_every_format(Function&& function) {
           if (!params.act_order) function(FormatId{index}, Shape{rows, cols}, params);
 }
 
+using Planes = std::vector<std::vector<std::byte>>;
+
+// The planes that packing makes of what unpacking reads.
+Planes packed_again(const PackedWeight& weight) {
+  const FormatId id = weight.id();
+  const Shape shape = weight.shape();
+  const auto groups =
+      static_cast<std::size_t>(ceil_div(shape.cols, group_cols(id, weight.params())));
+  std::vector<std::uint32_t> codes(static_cast<std::size_t>(shape.cols));
+  std::vector<GroupValues> values(groups);
+  std::vector<RawParams> raw(groups);
+  Planes target;
+  std::vector<unsigned char*> pointers;
+  for (int i = 0; i < weight.plane_count(); ++i) target.emplace_back(weight.plane(i).size());
+  for (auto& plane : target) pointers.push_back(reinterpret_cast<unsigned char*>(plane.data()));
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    unpack_row(weight, row, codes, values);
+    raw_params_row(weight, row, raw);
+    pack_row(id, shape, weight.params(), pointers.data(), row, codes, raw);
+  }
+  return target;
+}
+
+bool has_padding(FormatId id, Shape shape, const FormatParams& params) {
+  return visit(id, [&]<class F>() {
+    std::uint64_t bits = 0;
+    for (int plane = 0; plane < static_cast<int>(F::kPlanes.size()); ++plane)
+      bits += F::padding_bits(plane, shape, params);
+    return bits != 0;
+  });
+}
+
 TEST(Unpack, PackIsTheInverse) {
   SCOPED_TRACE(kSeed);
   std::mt19937_64 random(kSeed);
@@ -52,20 +85,21 @@ TEST(Unpack, PackIsTheInverse) {
     const FormatInfo& info = format_info(id);
     if (!info.writable || info.block_codes) return;  // not every block is one that packing makes
     const Random source = random_weight(id, shape, params, random);
-    const auto groups = static_cast<std::size_t>(ceil_div(shape.cols, group_cols(id, params)));
-    std::vector<std::uint32_t> codes(static_cast<std::size_t>(shape.cols));
-    std::vector<GroupValues> values(groups);
-    std::vector<RawParams> raw(groups);
-    std::vector<std::vector<std::byte>> target;
-    std::vector<unsigned char*> pointers;
-    for (const auto& plane : source.planes) target.emplace_back(plane.size());
-    for (auto& plane : target) pointers.push_back(reinterpret_cast<unsigned char*>(plane.data()));
-    for (std::int64_t row = 0; row < shape.rows; ++row) {
-      unpack_row(source.weight, row, codes, values);
-      raw_params_row(source.weight, row, raw);
-      pack_row(id, shape, params, pointers.data(), row, codes, raw);
+    const Planes once = packed_again(source.weight);
+    if (!has_padding(id, shape, params)) {
+      EXPECT_EQ(once, source.planes) << info.name << " " << shape.cols;
+      return;
     }
-    EXPECT_EQ(target, source.planes) << format_info(id).name << " " << shape.cols;
+    // Packing leaves padding zero: from there on it is the inverse.
+    const PackedWeight clean =
+        *PackedWeight::bind(id, shape, params, {once.begin(), once.end()}, nullptr, "once");
+    EXPECT_EQ(packed_again(clean), once) << info.name << " " << shape.cols;
+    std::vector<float> a(static_cast<std::size_t>(shape.cols)), b(a.size());
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      decode_row(source.weight, row, a);
+      decode_row(clean, row, b);
+      EXPECT_EQ(std::memcmp(a.data(), b.data(), 4 * a.size()), 0) << info.name << " " << shape.cols;
+    }
   });
 }
 

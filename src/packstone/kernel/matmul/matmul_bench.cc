@@ -35,6 +35,8 @@ void matmul(benchmark::State& state, FormatId id, FormatParams params, std::int6
   std::mt19937_64 random(1);
   Shape shape = kShape;
   if (layout_rule(id, shape, params) != nullptr) shape.cols = 768;
+  if (layout_rule(id, shape, params) != nullptr)
+    params.group_cols = static_cast<std::int32_t>(shape.cols);  // only whole rows
   std::vector<Linear> layers;
   std::uint64_t bytes = 0;
   const PackedWeight first = testing::random_weight(id, shape, params, random);
