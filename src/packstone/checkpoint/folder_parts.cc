@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <nlohmann/json.hpp>
 
 #include "packstone/format/registry.h"
 
@@ -81,17 +82,21 @@ void add_bitsandbytes_parts(FormatId format, Shape shape, const FormatParams& pa
 }
 
 template <CodedFormat F>
+constexpr bool stores_zeros() {
+  for (const ParamSpec& spec : F::kParams)
+    if (spec.kind == ParamKind::kZero) return true;
+  return false;
+}
+
+template <CodedFormat F>
 bool zeros_in_middle_of(Shape shape, const FormatParams& params, const unsigned char* const* at) {
-  constexpr std::uint32_t kMiddle = 1u << (F::kCodeBits - 1);
-  for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which) {
-    const ParamSpec& spec = F::kParams[which];
-    if (spec.kind != ParamKind::kZero) continue;
-    const std::int64_t units = ceil_div(shape.cols, F::param_cols(which, params));
+  if constexpr (stores_zeros<F>()) {
+    const std::int64_t groups = ceil_div(shape.cols, F::group_cols(params));
     for (std::int64_t row = 0; row < shape.rows; ++row)
-      for (std::int64_t unit = 0; unit < units; ++unit) {
-        const std::uint32_t zero = read_param(at, spec, F::param(shape, params, which, row, unit));
-        if (zero != kMiddle) return false;
-      }
+      for (std::int64_t group = 0; group < groups; ++group)
+        if (F::values(read_params<F>(at, shape, params, row, group), params).center !=
+            1 << (F::kCodeBits - 1))
+          return false;
   }
   return true;
 }
