@@ -15,7 +15,9 @@ std::vector<FormatParams> choices(FormatId id, Shape shape) {
   std::vector<FormatParams> list = {{}};
   for (std::int32_t group : format_info(id).group_sizes) {
     if (group == kWholeRow) group = static_cast<std::int32_t>(shape.cols);
+    if (group != 16 && group != 32 && group != shape.cols) continue;
     for (const std::int32_t rows : {1, 32, static_cast<std::int32_t>(shape.rows)}) {
+      if (rows != 1 && !format_info(id).shares_rows) continue;
       FormatParams params;
       params.group_cols = group;
       params.group_rows = rows;
