@@ -6,6 +6,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "packstone/format/bnb_dynamic_map.h"
 #include "packstone/format/registry.h"
 
 namespace packstone {
@@ -67,6 +68,9 @@ void add_bitsandbytes_parts(FormatId format, Shape shape, const FormatParams& pa
     for (std::uint32_t code = 0; code < 16; ++code) levels.push_back(F::Scheme::level(code, 0));
   });
   parts.push_back(made_part(".weight.quant_map", "F32", bytes_of(levels)));
+  if (nested)
+    parts.push_back(made_part(".weight.nested_quant_map", "F32",
+                              bytes_of(std::vector(kBnbDynamicMap.begin(), kBnbDynamicMap.end()))));
   std::string state = fmt::format(
       R"({{"quant_type": "{}", "blocksize": {}, "dtype": "float16", "shape": [{}, {}])", type,
       std::int64_t{params.group_cols} * params.group_rows, shape.rows, shape.cols);
@@ -110,11 +114,14 @@ std::optional<FolderFamily> folder_family(FormatId format, Shape shape,
     if (known.layout == layout) return known.family;
   if (layout == "bitblas-asym") return FolderFamily::kGptq;
   if (!layout.starts_with("fp8")) return std::nullopt;
+  // A grid of blocks, one scale for a row, or one for all; whole rows in bands have no config.
+  const bool grid = params.group_cols < shape.cols;
+  const bool row = !grid && params.group_rows == 1;
+  if (!grid && !row && params.group_rows != shape.rows) return std::nullopt;
   if (layout.ends_with("-divisor")) return FolderFamily::kFp8Divisor;
-  // One multiplier for a row or for all is compressed-tensors; blocks are Hugging Face's own.
-  const bool blocks = params.group_cols < shape.cols;
-  if (blocks) return FolderFamily::kFp8Blocks;
-  return layout.ends_with("-e8m0") ? std::nullopt : std::optional(FolderFamily::kCompressedTensors);
+  if (grid) return FolderFamily::kFp8Blocks;
+  if (layout == "fp8") return FolderFamily::kCompressedTensors;
+  return row || layout.ends_with("-e8m0") ? std::nullopt : std::optional(FolderFamily::kFp8Blocks);
 }
 
 std::vector<FolderPart> folder_parts(FormatId format, Shape shape, const FormatParams& params) {
