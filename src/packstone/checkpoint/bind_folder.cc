@@ -144,6 +144,12 @@ class FolderBinder {
     return more ? parts : std::vector<ModuleTensor>();
   }
 
+  static std::vector<StoredPart> all_parts(const std::vector<ModuleTensor>& parts) {
+    std::vector<StoredPart> all;
+    for (const ModuleTensor& part : parts) all.push_back({part.suffix, *part.view, -1});
+    return all;
+  }
+
   Status bind_matrix(std::size_t index, const Module& module) {
     const std::string name = module_of(binder_.expected()[index]);
     PACKSTONE_TRY(const ModuleQuantization says, spec_.module({module.stored, name}));
@@ -195,7 +201,8 @@ class FolderBinder {
                                     .type = says.layout,
                                     .shape = shape,
                                     .bytes = total_bytes(parts),
-                                    .detail = detail_text(parts, says)});
+                                    .detail = detail_text(parts, says),
+                                    .parts = all_parts(parts)});
     return {};
   }
 

@@ -75,6 +75,7 @@ class PartBinder {
       PACKSTONE_TRY(const ByteSpan bytes, plane_of(plane));
       planes.push_back(bytes);
     }
+    PACKSTONE_CHECK_OK(set_act_order());
     PACKSTONE_TRY(PackedWeight weight,
                   PackedWeight::bind(id_, module_.shape, params_, std::move(planes),
                                      std::make_shared<const Owners>(std::move(owners_)),
@@ -186,7 +187,6 @@ class PartBinder {
     }
     params_.group_cols = groups.empty() ? 0 : static_cast<std::int32_t>(group);
     PACKSTONE_CHECK_OK(set_metadata());
-    PACKSTONE_CHECK_OK(set_act_order());
     // Formats of one group size may want it left out.
     if (groups.size() == 1 && layout_rule(id_, shape, params_) != nullptr) {
       FormatParams without = params_;

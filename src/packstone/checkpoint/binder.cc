@@ -44,9 +44,13 @@ void Binder::add_unsupported(std::size_t index, UnsupportedTensor tensor) {
 }
 
 void Binder::add_unsupported(std::size_t index, const TensorView& view) {
-  const std::string type(view.type->name);
-  add_unsupported(index,
-                  {expected_[index].name, view.name, type, view.shape, view.bytes.size(), type});
+  UnsupportedTensor tensor;
+  tensor.name = expected_[index].name;
+  tensor.stored_name = view.name;
+  tensor.type = tensor.detail = view.type->name;
+  tensor.shape = view.shape;
+  tensor.bytes = view.bytes.size();
+  add_unsupported(index, std::move(tensor));
 }
 
 Status Binder::add_view(std::size_t index, const TensorView& view, RowOrder order, ValueRule rule) {

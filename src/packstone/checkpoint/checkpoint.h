@@ -65,6 +65,7 @@ struct UnsupportedTensor {
   std::vector<std::int64_t> shape;  // logical
   std::uint64_t bytes = 0;          // of all its parts
   std::string detail;               // "exl3 4 bit"
+  std::vector<StoredPart> parts;    // of a packed module of a folder: all its tensors
 };
 
 struct Checkpoint {

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <bit>
+#include <nlohmann/json.hpp>
 
+#include "packstone/format/bnb_dynamic_map.h"
 #include "packstone/format/registry.h"
 
 namespace packstone {
@@ -66,6 +68,9 @@ void add_bitsandbytes_parts(FormatId format, Shape shape, const FormatParams& pa
     for (std::uint32_t code = 0; code < 16; ++code) levels.push_back(F::Scheme::level(code, 0));
   });
   parts.push_back(made_part(".weight.quant_map", "F32", bytes_of(levels)));
+  if (nested)
+    parts.push_back(made_part(".weight.nested_quant_map", "F32",
+                              bytes_of(std::vector(kBnbDynamicMap.begin(), kBnbDynamicMap.end()))));
   std::string state = fmt::format(
       R"({{"quant_type": "{}", "blocksize": {}, "dtype": "float16", "shape": [{}, {}])", type,
       std::int64_t{params.group_cols} * params.group_rows, shape.rows, shape.cols);
@@ -81,17 +86,21 @@ void add_bitsandbytes_parts(FormatId format, Shape shape, const FormatParams& pa
 }
 
 template <CodedFormat F>
+constexpr bool stores_zeros() {
+  for (const ParamSpec& spec : F::kParams)
+    if (spec.kind == ParamKind::kZero) return true;
+  return false;
+}
+
+template <CodedFormat F>
 bool zeros_in_middle_of(Shape shape, const FormatParams& params, const unsigned char* const* at) {
-  constexpr std::uint32_t kMiddle = 1u << (F::kCodeBits - 1);
-  for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which) {
-    const ParamSpec& spec = F::kParams[which];
-    if (spec.kind != ParamKind::kZero) continue;
-    const std::int64_t units = ceil_div(shape.cols, F::param_cols(which, params));
+  if constexpr (stores_zeros<F>()) {
+    const std::int64_t groups = ceil_div(shape.cols, F::group_cols(params));
     for (std::int64_t row = 0; row < shape.rows; ++row)
-      for (std::int64_t unit = 0; unit < units; ++unit) {
-        const std::uint32_t zero = read_param(at, spec, F::param(shape, params, which, row, unit));
-        if (zero != kMiddle) return false;
-      }
+      for (std::int64_t group = 0; group < groups; ++group)
+        if (F::values(read_params<F>(at, shape, params, row, group), params).center !=
+            1 << (F::kCodeBits - 1))
+          return false;
   }
   return true;
 }
@@ -105,11 +114,14 @@ std::optional<FolderFamily> folder_family(FormatId format, Shape shape,
     if (known.layout == layout) return known.family;
   if (layout == "bitblas-asym") return FolderFamily::kGptq;
   if (!layout.starts_with("fp8")) return std::nullopt;
+  // A grid of blocks, one scale for a row, or one for all; whole rows in bands have no config.
+  const bool grid = params.group_cols < shape.cols;
+  const bool row = !grid && params.group_rows == 1;
+  if (!grid && !row && params.group_rows != shape.rows) return std::nullopt;
   if (layout.ends_with("-divisor")) return FolderFamily::kFp8Divisor;
-  // One multiplier for a row or for all is compressed-tensors; blocks are Hugging Face's own.
-  const bool blocks = params.group_cols < shape.cols;
-  if (blocks) return FolderFamily::kFp8Blocks;
-  return layout.ends_with("-e8m0") ? std::nullopt : std::optional(FolderFamily::kCompressedTensors);
+  if (grid) return FolderFamily::kFp8Blocks;
+  if (layout == "fp8") return FolderFamily::kCompressedTensors;
+  return row || layout.ends_with("-e8m0") ? std::nullopt : std::optional(FolderFamily::kFp8Blocks);
 }
 
 std::vector<FolderPart> folder_parts(FormatId format, Shape shape, const FormatParams& params) {

@@ -54,7 +54,7 @@ std::vector<FolderPart> parts_of(const PlannedTensor& tensor, const CheckpointTe
 
 // Whether every packed tensor of the output is the source's, in the same format: then the source's
 // names, companions and quantization blocks describe it.
-bool is_copy(const Checkpoint& source, const std::vector<PlannedTensor>& tensors) {
+bool is_copy(const Checkpoint& source, const std::vector<PlannedTensor>& tensors, bool carries) {
   if (source.container != ContainerKind::kFolder) return false;
   if (&text_config_of(source.config_json) != &source.config_json) return false;
   std::size_t packed = 0;
@@ -69,7 +69,7 @@ bool is_copy(const Checkpoint& source, const std::vector<PlannedTensor>& tensors
         from->weight.params() != tensor.output.params || from->parts.empty())
       return false;
   }
-  return packed != 0 && tensors.size() == source.tensors.size();
+  return (packed != 0 || carries) && tensors.size() == source.tensors.size();
 }
 
 std::string shard_name(std::size_t shard, std::size_t count) {
@@ -86,8 +86,10 @@ class FolderWriter final : public CheckpointWriter {
         safetensors_metadata_(std::move(metadata)) {}
 
   // Lays the tensors out in shards and writes all files but those and config.json.
-  Status start(const Checkpoint& source, std::uint64_t shard_bytes_max) {
-    copy_ = is_copy(source, tensors_);
+  Status start(const Checkpoint& source, const WriteOptions& options) {
+    const bool carries = options.carry_described && !source.unsupported.empty();
+    copy_ = is_copy(source, tensors_, carries);
+    if (carries) PACKSTONE_CHECK_OK(take_described(source));
     for (const PlannedTensor& tensor : tensors_) {
       parameters_ += static_cast<std::uint64_t>(tensor.bound.rows * tensor.bound.cols);
       const std::string module = module_of(tensor.output.name);
@@ -98,7 +100,9 @@ class FolderWriter final : public CheckpointWriter {
                                          : plane_bytes(tensor.output.format, part.plane,
                                                        tensor.bound, tensor.output.params)});
     }
-    shards_ = plan_shards(specs_, shard_bytes_max);
+    for (const TensorView& view : carried_)
+      specs_.push_back({view.name, view.type, view.shape, view.bytes.size()});
+    shards_ = plan_shards(specs_, options.shard_bytes_max);
     PACKSTONE_CHECK_OK(prepare_configs(source));
     return write_tokenizer(source);
   }
@@ -126,6 +130,7 @@ class FolderWriter final : public CheckpointWriter {
     if (next_ != tensors_.size())
       return fail(ErrorCode::kInvalidInput, kWhere, folder_.path().string(),
                   fmt::format("{} tensors", next_), std::to_string(tensors_.size()));
+    for (const TensorView& view : carried_) PACKSTONE_CHECK_OK(write_plane(view.bytes));
     if (shard_) PACKSTONE_CHECK_OK(shard_->commit());
     std::vector<std::string> file_of;
     for (std::size_t shard = 0; shard < shards_.size(); ++shard)
@@ -172,10 +177,24 @@ class FolderWriter final : public CheckpointWriter {
                               json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   }
 
+  // The modules of layouts without a format, for a copy of the folder.
+  Status take_described(const Checkpoint& source) {
+    for (const UnsupportedTensor& module : source.unsupported) {
+      if (!copy_ || module.parts.empty())
+        return fail(ErrorCode::kUnsupported, kWhere, fmt::format("'{}'", module.stored_name),
+                    fmt::format("layout {}", module.type),
+                    "a copy of all packed tensors, or a layout with a format");
+      parameters_ += static_cast<std::uint64_t>(module.shape[0] * module.shape[1]);
+      carries_head_ = carries_head_ || module.name == "lm_head.weight";
+      for (const StoredPart& part : module.parts) carried_.push_back(part.view);
+    }
+    return {};
+  }
+
   // Makes both forms of config.json, as the zero points are known only in the end.
   Status prepare_configs(const Checkpoint& source) {
     const std::vector<OutputTensor> outputs = outputs_of(tensors_);
-    OutputFacts facts{.head = has_head(tensors_),
+    OutputFacts facts{.head = has_head(tensors_) || carries_head_,
                       .tensors = &outputs,
                       .symmetric = false,
                       .keeps_quantization = copy_};
@@ -234,6 +253,8 @@ class FolderWriter final : public CheckpointWriter {
   bool asks_symmetry_ = false;  // the config says whether all zero points are in the middle
   bool symmetric_ = true;
   Json config_, symmetric_config_;
+  std::vector<TensorView> carried_;  // of modules of layouts without a format
+  bool carries_head_ = false;
   std::vector<std::vector<FolderPart>> parts_;  // by tensor
   std::vector<TensorSpec> specs_;               // all shards, in order
   std::vector<std::size_t> shards_;             // specs in each
@@ -254,7 +275,7 @@ Result<MetadataReport> folder_report(const Checkpoint& source,
   const OutputFacts facts{.head = has_head(tensors),
                           .tensors = &outputs,
                           .symmetric = false,
-                          .keeps_quantization = is_copy(source, tensors)};
+                          .keeps_quantization = is_copy(source, tensors, false)};
   MetadataReport report;
   PACKSTONE_CHECK_OK(folder_config(source, facts, report));
   PACKSTONE_CHECK_OK(lacks_tokenizer(source, report));
@@ -272,7 +293,7 @@ Result<std::unique_ptr<CheckpointWriter>> create_folder_writer(const std::filesy
   PACKSTONE_TRY(OutputFolder folder, OutputFolder::create(target, options.force));
   auto writer =
       std::make_unique<FolderWriter>(std::move(folder), std::move(tensors), std::move(metadata));
-  PACKSTONE_CHECK_OK(writer->start(source, options.shard_bytes_max));
+  PACKSTONE_CHECK_OK(writer->start(source, options));
   return std::unique_ptr<CheckpointWriter>(std::move(writer));
 }
 

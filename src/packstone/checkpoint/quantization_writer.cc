@@ -195,11 +195,14 @@ Json fp8_divisor_block(const Modules& modules) {
 }
 
 Json fp8_block_block(const Modules& modules) {
-  return {{"quant_method", "fp8"},
-          {"activation_scheme", "dynamic"},
-          {"fmt", float8_kind(modules.base())},
-          {"weight_block_size", {modules.base().params.group_rows, modules.base().group}},
-          {"modules_to_not_convert", modules.floats()}};
+  const Setting& base = modules.base();
+  Json block = {{"quant_method", "fp8"},
+                {"activation_scheme", "dynamic"},
+                {"fmt", float8_kind(base)},
+                {"modules_to_not_convert", modules.floats()}};
+  if (base.group != kWholeRowGroup)
+    block["weight_block_size"] = {base.params.group_rows, base.group};
+  return block;
 }
 
 Json bitsandbytes_block(const Modules& modules) {

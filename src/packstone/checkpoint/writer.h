@@ -22,6 +22,9 @@ struct OutputTensor {
 struct WriteOptions {
   bool force = false;                          // replace an existing target
   std::uint64_t shard_bytes_max = 5ull << 30;  // folders
+  // Folders: modules of a layout that this build only describes (EXL3, ParoQuant) are written as
+  // they are, after the tensors; all other packed tensors must then be the source's too.
+  bool carry_described = false;
 };
 
 // What became of the metadata.
