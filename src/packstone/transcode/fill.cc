@@ -3,21 +3,20 @@
 #include <algorithm>
 #include <limits>
 
-#include "packstone/transcode/format_ops.h"
+#include "packstone/transcode/code_mover.h"
+#include "packstone/transcode/row_map.h"
 
 namespace packstone {
 namespace {
 
 constexpr std::int64_t kNoRow = std::numeric_limits<std::int64_t>::max();
 
-// Calls task(row, source row, worker) for every target row, in units that share no byte.
+// Calls task(first row, end, worker) for units of target rows that share no byte.
 template <class Task>
-void for_rows(std::int64_t rows, std::span<const std::int32_t> order, ThreadPool& pool,
-              Task&& task) {
+void for_units(std::int64_t rows, ThreadPool& pool, Task&& task) {
   auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
-    const std::int64_t last = std::min(end * kPackUnitRows, rows);
-    for (std::int64_t row = begin * kPackUnitRows; row < last; ++row)
-      task(row, order.empty() ? row : order[static_cast<std::size_t>(row)],
+    for (std::int64_t unit = begin; unit < end; ++unit)
+      task(unit * kPackUnitRows, std::min((unit + 1) * kPackUnitRows, rows),
            static_cast<std::size_t>(worker));
   };
   pool.parallel(ceil_div(rows, kPackUnitRows), 1, work);
@@ -58,47 +57,74 @@ class ReadBack {
   std::vector<RawParams> raw_;
 };
 
-// Runs make(row, source row, worker, raw) for all rows and then, where rows share parameters,
-// once more to compare what the target has with what each row needs.
-template <class Make>
+// Runs make(row, source row, worker, raw, true) for all rows, finish(first row, end, worker) after
+// each unit of them, and then, where rows share parameters, make once more to compare what the
+// target has with what each row needs.
+template <class Make, class Finish>
 std::int64_t make_rows(OwnedWeight& target, std::span<const std::int32_t> order, ThreadPool& pool,
-                       Make&& make) {
+                       Make&& make, Finish&& finish) {
   const auto workers = static_cast<std::size_t>(pool.size());
   const std::size_t groups = groups_of(target.id, target.params, target.shape);
   std::vector<std::vector<RawParams>> raw(workers, std::vector<RawParams>(groups));
   std::vector<std::int64_t> failed(workers, kNoRow);
+  const auto source_row = [&](std::int64_t row) {
+    return order.empty() ? row : order[static_cast<std::size_t>(row)];
+  };
   auto first_failed = [&] {
     const std::int64_t row = std::ranges::min(failed);
     return row == kNoRow ? -1 : row;
   };
-  for_rows(target.shape.rows, order, pool, [&](std::int64_t row, std::int64_t from, std::size_t w) {
-    if (!make(row, from, w, raw[w], true)) failed[w] = std::min(failed[w], from);
+  for_units(target.shape.rows, pool, [&](std::int64_t begin, std::int64_t end, std::size_t w) {
+    for (std::int64_t row = begin; row < end; ++row)
+      if (!make(row, source_row(row), w, raw[w], true))
+        failed[w] = std::min(failed[w], source_row(row));
+    if (failed[w] == kNoRow) finish(begin, end, w);
   });
   if (first_failed() >= 0 || !format_info(target.id).shares_rows) return first_failed();
   std::vector<ReadBack> read_back(workers, ReadBack(target));
-  for_rows(target.shape.rows, order, pool, [&](std::int64_t row, std::int64_t from, std::size_t w) {
-    if (!make(row, from, w, raw[w], false) || !read_back[w].same(row, raw[w]))
-      failed[w] = std::min(failed[w], from);
+  for_units(target.shape.rows, pool, [&](std::int64_t begin, std::int64_t end, std::size_t w) {
+    for (std::int64_t row = begin; row < end; ++row)
+      if (!make(row, source_row(row), w, raw[w], false) || !read_back[w].same(row, raw[w]))
+        failed[w] = std::min(failed[w], source_row(row));
   });
   return first_failed();
+}
+
+// Codes that move as blocks of bytes: one mover a worker; none where the formats do not allow it.
+std::vector<CodeMover> make_movers(const PackedWeight& source, OwnedWeight& target, int workers,
+                                   std::span<const std::uint8_t> table, std::int64_t width) {
+  std::vector<CodeMover> movers;
+  if (!block_movable(source.id(), target.id)) return movers;
+  for (int i = 0; i < workers; ++i) movers.emplace_back(source, target, table, width);
+  return movers;
 }
 
 std::int64_t fill_moved(const PackedWeight& source, std::span<const std::int32_t> order,
                         OwnedWeight& target, ThreadPool& pool) {
   std::vector<RowMap> maps;
   for (int i = 0; i < pool.size(); ++i) maps.emplace_back(source, target.id, target.params);
+  std::vector<CodeMover> movers = make_movers(source, target, pool.size(), maps[0].code_table(),
+                                              maps[0].target_side().group_cols);
   const auto planes = target.pointers();
+  const MutablePlanes bytes{planes.data(), target.shape, target.params};
+  const FormatOps& ops = format_ops(target.id);
   copy_group_numbers(source, target);
   auto make = [&](std::int64_t row, std::int64_t from, std::size_t w, std::vector<RawParams>& raw,
                   bool write) {
     RowMap& map = maps[w];
-    if (map.map(from).fault != GroupFault::kNone ||
-        encode_params(target.id, target.params, map.values(), raw) >= 0)
+    if (map.map(from, RowMap::Purpose::kFill).fault != GroupFault::kNone ||
+        ops.encode(target.params, map.values(), raw) >= 0)
       return false;
-    return !write || pack_row(target.id, target.shape, target.params, planes.data(), row,
-                              map.target_codes(from), raw);
+    if (!write) return true;
+    ops.write_params(bytes, row, raw);
+    if (movers.empty()) return ops.write_codes(bytes, row, map.target_codes(from).data());
+    if (map.any_shift()) movers[w].set_shifts(row % kPackUnitRows, map.shifts());
+    return true;
   };
-  return make_rows(target, order, pool, make);
+  return make_rows(target, order, pool, make,
+                   [&](std::int64_t begin, std::int64_t end, std::size_t w) {
+                     if (!movers.empty()) movers[w].move(begin, end, order);
+                   });
 }
 
 std::int64_t fill_decoded(const PackedWeight& source, std::span<const std::int32_t> order,
@@ -118,7 +144,7 @@ std::int64_t fill_decoded(const PackedWeight& source, std::span<const std::int32
     return pack_row(target.id, target.shape, target.params, planes.data(), row, codes[w], raw) &&
            good;
   };
-  return make_rows(target, order, pool, make);
+  return make_rows(target, order, pool, make, [](std::int64_t, std::int64_t, std::size_t) {});
 }
 
 }  // namespace
@@ -131,21 +157,30 @@ std::int64_t fill(const PackedWeight& source, SchemeMap map,
 
 std::int64_t copy_rows(const PackedWeight& source, std::span<const std::int32_t> row_order,
                        OwnedWeight& target, ThreadPool& pool) {
-  const auto workers = static_cast<std::size_t>(pool.size());
-  const auto planes = target.pointers();
+  std::vector<CodeMover> movers = make_movers(source, target, pool.size(), {}, source.shape().cols);
   std::vector<std::vector<std::uint32_t>> codes(
-      workers, std::vector<std::uint32_t>(static_cast<std::size_t>(source.shape().cols)));
-  std::vector<std::vector<GroupValues>> values(
-      workers, std::vector<GroupValues>(groups_of(source.id(), source.params(), source.shape())));
+      static_cast<std::size_t>(pool.size()),
+      std::vector<std::uint32_t>(movers.empty() ? static_cast<std::size_t>(source.shape().cols)
+                                                : std::size_t{0}));
+  const auto planes = target.pointers();
+  const auto source_planes = source.plane_pointers();
+  const MutablePlanes bytes{planes.data(), target.shape, target.params};
+  const ConstPlanes source_bytes{source_planes.data(), source.shape(), source.params()};
+  const FormatOps& ops = format_ops(source.id());
   copy_group_numbers(source, target);
   auto make = [&](std::int64_t row, std::int64_t from, std::size_t w, std::vector<RawParams>& raw,
                   bool write) {
-    raw_params_row(source, from, raw);
+    ops.read_params(source_bytes, from, raw);
     if (!write) return true;
-    unpack_row(source, from, codes[w], values[w]);
-    return pack_row(target.id, target.shape, target.params, planes.data(), row, codes[w], raw);
+    ops.write_params(bytes, row, raw);
+    if (!movers.empty()) return true;
+    ops.read_codes(source_bytes, from, codes[w].data());
+    return ops.write_codes(bytes, row, codes[w].data());
   };
-  return make_rows(target, row_order, pool, make);
+  return make_rows(target, row_order, pool, make,
+                   [&](std::int64_t begin, std::int64_t end, std::size_t w) {
+                     if (!movers.empty()) movers[w].move(begin, end, row_order);
+                   });
 }
 
 }  // namespace packstone

@@ -19,6 +19,14 @@ struct Planes {
 using ConstPlanes = Planes<const unsigned char>;
 using MutablePlanes = Planes<unsigned char>;
 
+// Rows [row, row + rows) and columns [col, col + cols) of a weight, whole tiles along the row. The
+// code of (row + r, col + c) is byte r * stride + c.
+struct CodeBlock {
+  std::int64_t row = 0, rows = 0;
+  std::int64_t col = 0, cols = 0;
+  std::int64_t stride = 0;
+};
+
 // All are exact; rows must be in range. Parameters are indexed by group number.
 struct FormatOps {
   void (*decode_row)(const ConstPlanes& planes, std::int64_t row, float* out);
@@ -37,6 +45,12 @@ struct FormatOps {
                          std::span<RawParams> raw);
   // The value of a code in a group.
   float (*value)(const GroupValues& group, std::uint32_t code);
+  // read_codes and write_codes for a block of codes as bytes, the fast path; null where codes are
+  // wider than a byte. Bits of a byte above the code's are ignored.
+  void (*read_code_bytes)(const ConstPlanes& planes, const CodeBlock& block, std::uint8_t* codes);
+  bool (*write_code_bytes)(const MutablePlanes& planes, const CodeBlock& block,
+                           const std::uint8_t* codes);
+  std::int64_t tile_cols;
 };
 
 // format_ops(id): the table of a format. Errors: none. Threads: safe.

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "packstone/transcode/format_ops.h"
+
 namespace packstone {
 namespace {
 
@@ -14,6 +16,11 @@ bool same_bits(float a, float b) {
 bool same_bits(const GroupValues& a, const GroupValues& b) {
   return same_bits(a.scale, b.scale) && same_bits(a.offset, b.offset) && a.center == b.center &&
          same_bits(a.inner, b.inner);
+}
+
+// Whether value = scale * (code - center) is all there is to the group.
+bool has_no_offset(const GroupValues& group) {
+  return same_bits(group.offset, kNoOffset);
 }
 
 bool same_raw(const RawParams& a, const RawParams& b, std::size_t count) {
@@ -39,8 +46,31 @@ RowMap::RowMap(const PackedWeight& source, FormatId target, const FormatParams& 
   back_values_.resize(source_groups);
   values_.resize(target_groups);
   shifts_.resize(target_groups);
-  ranges_.resize(target_groups);
+  ranges_.resize(target_groups, {0, source_side_.code_max});
+  equal_groups_ = source_side_.group_cols == target_side_.group_cols;
+  if (!same_table_ && !source_side_.levels.empty())
+    for (const std::int16_t level : source_side_.levels)
+      code_table_.push_back(static_cast<std::uint8_t>(level + source_side_.center));
   make_columns();
+  prepare_keeping();
+}
+
+// When map_group of every group would give shift 0, the same numbers and the same way back.
+void RowMap::prepare_keeping() {
+  may_keep_ = equal_groups_;
+  if (same_table_ || !may_keep_) return;
+  const LinearSide &from = source_side_, &to = target_side_;
+  may_keep_ =
+      from.levels.empty() && from.code_max <= to.code_max && (to.has_offset || !from.has_offset);
+  keep_low_ = to.center, keep_high_ = to.center;
+  if (!to.has_offset && to.zero_bits > 0)
+    keep_low_ = 0, keep_high_ = static_cast<std::int32_t>((std::int64_t{1} << to.zero_bits) - 1);
+  if (from.zero_bits == 0) {
+    may_keep_ = may_keep_ && from.center >= keep_low_ && from.center <= keep_high_;
+  } else {
+    const auto zero_max = static_cast<std::int32_t>((std::int64_t{1} << from.zero_bits) - 1);
+    keep_low_ = std::max(keep_low_, 0), keep_high_ = std::min(keep_high_, zero_max);
+  }
 }
 
 // Columns sorted by target group. With act-order both sides have the source's groups.
@@ -86,19 +116,37 @@ void RowMap::need_codes(std::int64_t row) {
   codes_row_ = row;
 }
 
-RowMap::RowResult RowMap::map(std::int64_t row) {
+void RowMap::need_code_bytes(std::int64_t row) {
+  if (bytes_row_ == row) return;
+  const auto planes = source_.plane_pointers();
+  const std::int64_t cols = source_.shape().cols;
+  code_bytes_.resize(static_cast<std::size_t>(cols));
+  format_ops(source_.id())
+      .read_code_bytes({planes.data(), source_.shape(), source_.params()}, {row, 1, 0, cols, cols},
+                       code_bytes_.data());
+  bytes_row_ = row;
+}
+
+RowMap::RowResult RowMap::map(std::int64_t row, Purpose purpose) {
   RowResult result;
+  purpose_ = purpose;
+  any_shift_ = false;
   raw_params_row(source_, row, source_raw_);
   decode_params(source_.id(), source_.params(), source_raw_, source_values_);
+  const bool whole_levels = !same_table_ && !source_side_.levels.empty();
   for (std::size_t i = 0; i < source_values_.size(); ++i) {
     GroupValues& values = source_values_[i];
     if (!std::isfinite(values.scale) || !std::isfinite(values.offset)) {
       if (result.nonfinite_groups++ == 0) result.first_nonfinite = static_cast<std::int64_t>(i);
     }
-    if (!same_table_ && !source_side_.levels.empty()) {
+    if (whole_levels) {
       values.scale *= source_side_.unit;
       values.center = source_side_.center;
     }
+  }
+  if (keep_row()) {
+    if (purpose == Purpose::kPlan) result.way_back = same_when_encoded(values_);
+    return result;
   }
   for (std::size_t i = 0; i < values_.size(); ++i) {
     map_one(row, static_cast<std::int64_t>(i), result);
@@ -106,22 +154,43 @@ RowMap::RowResult RowMap::map(std::int64_t row) {
     result.group = static_cast<std::int64_t>(i);
     return result;
   }
-  result.way_back = way_back();
+  result.shifted = any_shift_;
+  if (purpose == Purpose::kPlan) result.way_back = way_back();
   return result;
+}
+
+// Sets the values of a row whose groups all keep codes and numbers, or says false.
+bool RowMap::keep_row() {
+  if (!may_keep_) return false;
+  if (same_table_) {
+    std::ranges::copy(source_values_, values_.begin());
+    return true;
+  }
+  bool keep = true;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const GroupValues& group = source_values_[i];
+    keep = keep && group.center >= keep_low_ && group.center <= keep_high_ &&
+           (target_side_.has_offset || has_no_offset(group));
+    values_[i] = {group.scale, group.offset, group.center};
+    shifts_[i] = 0;
+  }
+  return keep;
 }
 
 void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
   const auto at = static_cast<std::size_t>(group);
-  const std::int64_t begin = group * target_side_.group_cols;
-  const std::int64_t end = std::min(begin + target_side_.group_cols, source_.shape().cols);
-  const GroupValues& source = source_of(group);
-  for (std::int64_t col = begin + source_side_.group_cols; col < end;
-       col += source_side_.group_cols)
-    if (!same_bits(source,
-                   source_values_[static_cast<std::size_t>(col / source_side_.group_cols)])) {
-      result.fault = GroupFault::kNeighbours;
-      return;
-    }
+  const GroupValues& source = equal_groups_ ? source_values_[at] : source_of(group);
+  if (!equal_groups_) {
+    const std::int64_t begin = group * target_side_.group_cols;
+    const std::int64_t end = std::min(begin + target_side_.group_cols, source_.shape().cols);
+    for (std::int64_t col = begin + source_side_.group_cols; col < end;
+         col += source_side_.group_cols)
+      if (!same_bits(source,
+                     source_values_[static_cast<std::size_t>(col / source_side_.group_cols)])) {
+        result.fault = GroupFault::kNeighbours;
+        return;
+      }
+  }
   if (same_table_) {
     values_[at] = source;
     return;
@@ -142,8 +211,72 @@ void RowMap::map_one(std::int64_t row, std::int64_t group, RowResult& result) {
   result.fault = mapped.fault;
   values_[at] = mapped.values;
   shifts_[at] = mapped.shift;
-  if (mapped.shift != 0) result.shifted = true;
-  if (mapped.fault == GroupFault::kNone && !mapped.same_formula) compare_values(row, group, result);
+  if (mapped.shift != 0) any_shift_ = true;
+  if (mapped.fault != GroupFault::kNone || mapped.same_formula) return;
+  if (exact_on_both_sides(source, mapped.values, mapped.shift)) {
+    if (purpose_ == Purpose::kPlan) count_zero_signs(row, group, result);
+  } else {
+    compare_values(row, group, result);
+  }
+}
+
+// Whether both formulas give scale * (code - zero) without rounding, zero a whole number: one side
+// has no offset, and the offset of the other is a whole multiple of the scale. All numbers on the
+// way are then multiples of the scale's last bit, and none has more than 24 bits or passes the
+// largest float. Equal reals by construction, signs of zero aside.
+bool RowMap::exact_on_both_sides(const GroupValues& source, const GroupValues& target,
+                                 std::int32_t shift) const {
+  if (!source_side_.levels.empty()) return false;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(source.scale);
+  const std::uint32_t exponent = bits >> 23 & 255u, fraction = bits & 0x7FFFFFu;
+  if (exponent == 0 || exponent == 255) return false;
+  const std::int32_t away = target.center - shift - source.center;
+  const float offset = has_no_offset(source) ? target.offset : -source.offset;
+  if (!has_no_offset(source) && !has_no_offset(target)) return false;
+  if (static_cast<double>(offset) != static_cast<double>(source.scale) * static_cast<double>(away))
+    return false;
+  const auto size = [](std::int32_t number) {
+    return static_cast<std::uint32_t>(std::abs(number));
+  };
+  const std::uint32_t largest = source_side_.code_max + target_side_.code_max +
+                                size(source.center) + size(target.center) + size(shift);
+  const int level_bits = std::bit_width(largest);
+  const int scale_bits = 24 - std::countr_zero(fraction | 0x800000u);
+  return scale_bits + level_bits <= 24 && static_cast<int>(exponent) + level_bits < 255;
+}
+
+// Of a group whose formulas are exact: only the code of zero can change, by its sign.
+void RowMap::count_zero_signs(std::int64_t row, std::int64_t group, RowResult& result) {
+  const auto at = static_cast<std::size_t>(group);
+  const GroupValues& source = equal_groups_ ? source_values_[at] : source_of(group);
+  const GroupValues& target = values_[at];
+  const std::int32_t zero = has_no_offset(source) ? source.center : target.center - shifts_[at];
+  if (zero < 0 || zero > static_cast<std::int32_t>(source_side_.code_max)) return;
+  const auto code = static_cast<std::uint32_t>(zero);
+  if (same_bits(decode_value<LinearScheme>(source, code),
+                decode_value<LinearScheme>(target, code + static_cast<std::uint32_t>(shifts_[at]))))
+    return;
+  const auto take = [&](std::int64_t col) {
+    if (result.zero_sign_changes++ == 0 || col < result.first_zero_col) result.first_zero_col = col;
+  };
+  if (source_.params().act_order || source_side_.code_bits > 8) {
+    need_codes(row);
+    for (const std::int32_t col : columns(group))
+      if (codes_[static_cast<std::size_t>(col)] == code) take(col);
+    return;
+  }
+  need_code_bytes(row);
+  const std::span<const std::uint8_t> codes =
+      std::span(code_bytes_)
+          .subspan(static_cast<std::size_t>(columns(group).front()), columns(group).size());
+  const auto byte = static_cast<std::uint8_t>(code);
+  std::int32_t count = 0;
+  for (const std::uint8_t one : codes) count += one == byte;
+  if (count == 0) return;
+  if (result.zero_sign_changes == 0)
+    result.first_zero_col =
+        columns(group).front() + (std::ranges::find(codes, byte) - codes.begin());
+  result.zero_sign_changes += count;
 }
 
 void RowMap::compare_values(std::int64_t row, std::int64_t group, RowResult& result) {
@@ -195,8 +328,13 @@ bool RowMap::way_back() {
         return false;
     }
   }
-  if (encode_params(source_.id(), source_.params(), back_values_, back_raw_) >= 0) return false;
-  const std::size_t count = format_info(source_.id()).params.size();
+  return same_when_encoded(back_values_);
+}
+
+// Whether the source's format stores these values as the row stores its own.
+bool RowMap::same_when_encoded(std::span<const GroupValues> values) {
+  if (encode_params(source_.id(), source_.params(), values, back_raw_) >= 0) return false;
+  const std::size_t count = source_.format().params.size();
   for (std::size_t i = 0; i < source_raw_.size(); ++i)
     if (!same_raw(source_raw_[i], back_raw_[i], count)) return false;
   return true;
@@ -204,7 +342,7 @@ bool RowMap::way_back() {
 
 const std::vector<std::uint32_t>& RowMap::target_codes(std::int64_t row) {
   need_codes(row);
-  if (std::ranges::all_of(shifts_, [](std::int32_t shift) { return shift == 0; })) return codes_;
+  if (!any_shift_) return codes_;
   for (std::size_t group = 0; group < values_.size(); ++group) {
     const auto shift = static_cast<std::uint32_t>(shifts_[group]);
     for (const std::int32_t col : columns(static_cast<std::int64_t>(group)))

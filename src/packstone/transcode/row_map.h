@@ -28,9 +28,12 @@ class RowMap {
     bool shifted = false;  // some code moved
     bool way_back = true;  // the way back gives the source's codes and patterns
   };
+  // What the result is for: a plan counts zeros that change their sign and goes the way back.
+  enum class Purpose { kPlan, kFill };
+
   // Maps one row: shifts() and values() of the target's groups. Compares decoded values wherever
-  // the formulas differ.
-  RowResult map(std::int64_t row);
+  // neither the formulas are equal nor both are exact.
+  RowResult map(std::int64_t row, Purpose purpose);
 
   const std::vector<GroupValues>& values() const { return values_; }  // of the target
   const std::vector<GroupValues>& source_values() const { return source_values_; }
@@ -38,15 +41,27 @@ class RowMap {
   // The target's codes of the row last mapped without a fault.
   const std::vector<std::uint32_t>& target_codes(std::int64_t row);
 
+  const std::vector<std::int32_t>& shifts() const { return shifts_; }
+  bool any_shift() const { return any_shift_; }
+  // Of a table of whole levels that becomes linear: the linear code of each code; else empty.
+  std::span<const std::uint8_t> code_table() const { return code_table_; }
+
   const LinearSide& source_side() const { return source_side_; }
   const LinearSide& target_side() const { return target_side_; }
 
  private:
+  void prepare_keeping();
+  bool keep_row();
   void map_one(std::int64_t row, std::int64_t group, RowResult& result);
+  bool exact_on_both_sides(const GroupValues& source, const GroupValues& target,
+                           std::int32_t shift) const;
+  void count_zero_signs(std::int64_t row, std::int64_t group, RowResult& result);
   void compare_values(std::int64_t row, std::int64_t group, RowResult& result);
   bool way_back();
+  bool same_when_encoded(std::span<const GroupValues> values);
   const GroupValues& source_of(std::int64_t target_group) const;
   void need_codes(std::int64_t row);
+  void need_code_bytes(std::int64_t row);
   void make_columns();
   // Columns of a target group.
   std::span<const std::int32_t> columns(std::int64_t group) const;
@@ -54,9 +69,16 @@ class RowMap {
   const PackedWeight& source_;
   LinearSide source_side_, target_side_;
   bool same_table_ = false;
+  bool equal_groups_ = false;
+  Purpose purpose_ = Purpose::kPlan;
+  // Codes and values of a group are the target's when its center is in this range.
+  bool may_keep_ = false;
+  std::int32_t keep_low_ = 0, keep_high_ = 0;
+  bool any_shift_ = false;
   std::vector<std::uint32_t> codes_, target_codes_;
   std::vector<float> decoded_;
-  std::int64_t codes_row_ = -1, decoded_row_ = -1;
+  std::vector<std::uint8_t> code_bytes_, code_table_;
+  std::int64_t codes_row_ = -1, decoded_row_ = -1, bytes_row_ = -1;
   std::vector<std::int32_t> columns_, column_begin_;
   std::vector<RawParams> source_raw_, back_raw_;
   std::vector<GroupValues> source_values_, values_, back_values_;

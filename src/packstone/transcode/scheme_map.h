@@ -3,6 +3,9 @@
 // has an offset, and its encode rule.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "packstone/format/packed_weight.h"
@@ -70,13 +73,72 @@ struct MappedGroup {
   bool same_formula = false;  // both decode with the same numbers: equal values by construction
 };
 
+namespace detail {
+
+inline bool fits(CodeRange range, std::int64_t shift, int bits) {
+  return range.low + shift >= 0 && range.high + shift < (std::int64_t{1} << bits);
+}
+
+// The smallest move of codes that fits both the codes and a stored zero point; false when none
+// does.
+inline bool shift_for_zero(CodeRange range, std::int64_t zero, const LinearSide& target,
+                           std::int64_t& shift) {
+  const std::int64_t code_max = (std::int64_t{1} << target.code_bits) - 1;
+  const std::int64_t zero_max = (std::int64_t{1} << target.zero_bits) - 1;
+  const std::int64_t low = std::max(-std::int64_t{range.low}, -zero);
+  const std::int64_t high = std::min(code_max - range.high, zero_max - zero);
+  shift = std::clamp(std::int64_t{0}, std::min(low, high), high);
+  return low <= high;
+}
+
+}  // namespace detail
+
 // map_group(source, group, range, target): shift and values so that, as real numbers,
 //     scale (q - center) + offset  =  scale' (q + shift - center') + offset',   scale' = scale.
 // Unless same_formula, roundings may differ: the caller compares decoded values.
 // A target without offset needs the group's zero, center - offset / scale, to be whole; one that
 // stores zero points moves codes only where the zero would not fit. A target with offset keeps the
 // codes; those of a source without offset it centers where they do not fit.
-MappedGroup map_group(const LinearSide& source, const GroupValues& group, CodeRange range,
-                      const LinearSide& target);
+inline MappedGroup map_group(const LinearSide& source, const GroupValues& group, CodeRange range,
+                             const LinearSide& target) {
+  MappedGroup mapped;
+  mapped.values = {group.scale, group.offset, target.center};
+  std::int64_t shift = 0;
+  if (target.has_offset) {
+    if (!detail::fits(range, 0, target.code_bits) && !source.has_offset)
+      shift = (std::int64_t{1} << (target.code_bits - 1)) - group.center;
+    const std::int64_t moved = target.center - shift - group.center;
+    if (moved != 0)
+      mapped.values.offset =
+          static_cast<float>(static_cast<double>(group.offset) +
+                             static_cast<double>(group.scale) * static_cast<double>(moved));
+  } else {
+    double zero = group.center;
+    if (group.offset != 0) zero -= static_cast<double>(group.offset) / group.scale;
+    if (!(std::abs(zero) <= 1 << 20) ||
+        zero != static_cast<double>(static_cast<std::int64_t>(zero))) {
+      mapped.fault = GroupFault::kZeroPoint;
+      return mapped;
+    }
+    const auto whole = static_cast<std::int64_t>(zero);
+    if (target.zero_bits == 0) {
+      shift = target.center - whole;
+    } else {
+      if (!detail::shift_for_zero(range, whole, target, shift)) {
+        mapped.fault = GroupFault::kCodeRange;
+        return mapped;
+      }
+      mapped.values.center = static_cast<std::int32_t>(whole + shift);
+    }
+    mapped.values.offset = kNoOffset;
+  }
+  mapped.shift = static_cast<std::int32_t>(shift);
+  if (!detail::fits(range, shift, target.code_bits)) mapped.fault = GroupFault::kCodeRange;
+  mapped.same_formula = source.levels.empty() && shift == 0 &&
+                        group.center == mapped.values.center &&
+                        std::bit_cast<std::uint32_t>(group.offset) ==
+                            std::bit_cast<std::uint32_t>(mapped.values.offset);
+  return mapped;
+}
 
 }  // namespace packstone

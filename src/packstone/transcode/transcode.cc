@@ -118,7 +118,7 @@ struct RowAt {
 void plan_linear_row(RowMap& map, RowAt at, const HeaderDecision& decision,
                      const TranscodeTarget& target, std::vector<RawParams>& raw, Summary& summary) {
   const std::int64_t row = at.row;
-  const RowMap::RowResult result = map.map(at.stored);
+  const RowMap::RowResult result = map.map(at.stored, RowMap::Purpose::kPlan);
   const std::int64_t source_width = map.source_side().group_cols;
   const std::int64_t width = map.target_side().group_cols;
   if (result.nonfinite_groups > 0) {

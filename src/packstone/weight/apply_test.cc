@@ -133,30 +133,36 @@ TEST(TypedWeight, B31_AKernelThatCannotRunIsRefusedNotReplaced) {
   EXPECT_EQ(y.error().code, ErrorCode::kUnsupported);
 }
 
+// One at a column, zero elsewhere.
+Array unit_vector(ValueType type, std::int64_t cols, std::int64_t col) {
+  std::vector<float> values(static_cast<std::size_t>(cols));
+  values[static_cast<std::size_t>(col)] = 1;
+  return array_of({cols}, values, type);
+}
+
 TEST(TypedWeight, B34_AUnitVectorGivesTheDequantColumn) {
   std::mt19937_64 random(34);
   for (const testing::FormatCase& one : testing::all_formats()) {
     const Weight w = testing::weight_of(one, random);
-    for (const ValueType type : kTypes) {
-      const std::vector<double> values = doubles(dequant(w, type, test_pool()).value());
-      for (const std::int64_t col : {std::int64_t{0}, std::int64_t{37}, one.shape.cols - 1}) {
-        Array x = zeros(type, {one.shape.cols});
-        const float unit = 1;
-        if (type == ValueType::kF64)
-          x.as<double>()[static_cast<std::size_t>(col)] = 1;
-        else
-          store_values({&unit, 1}, type,
-                       x.bytes.data() + static_cast<std::size_t>(col) * value_bytes(type));
+    const auto cols = static_cast<std::size_t>(one.shape.cols);
+    const Array values = dequant(w, ValueType::kF32, test_pool()).value();
+    for (const std::int64_t col : {std::int64_t{0}, std::int64_t{37}, one.shape.cols - 1}) {
+      // A sum of zeros is +0: adding +0 leaves every other value as it is.
+      std::vector<float> column;
+      for (std::int64_t r = 0; r < one.shape.rows; ++r)
+        column.push_back(
+            values.as<float>()[static_cast<std::size_t>(r) * cols + static_cast<std::size_t>(col)] +
+            0.0f);
+      for (const ValueType type : kTypes) {
+        const Array x = unit_vector(type, one.shape.cols, col);
         const std::vector<double> y = doubles(apply(w, x.view(), test_pool()).value());
+        const std::vector<double> want = doubles(array_of({one.shape.rows}, column, type));
         for (std::size_t r = 0; r < y.size(); ++r) {
-          const auto row = std::span(values).subspan(r * static_cast<std::size_t>(one.shape.cols),
-                                                     static_cast<std::size_t>(one.shape.cols));
           // 0 times infinity is NaN.
-          if (!std::ranges::all_of(row, [](double value) { return std::isfinite(value); }))
+          if (!std::ranges::all_of(values.as<float>().subspan(r * cols, cols),
+                                   [](float value) { return std::isfinite(value); }))
             continue;
-          // A sum of zeros is +0: adding +0 leaves every other value as it is.
-          const double want = row[static_cast<std::size_t>(col)] + 0.0;
-          ASSERT_EQ(std::bit_cast<std::uint64_t>(y[r]), std::bit_cast<std::uint64_t>(want))
+          ASSERT_EQ(std::bit_cast<std::uint64_t>(y[r]), std::bit_cast<std::uint64_t>(want[r]))
               << testing::text_of(one) << " " << value_type_name(type) << " row " << r;
         }
       }

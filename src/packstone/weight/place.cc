@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "packstone/transcode/transcode.h"
+#include "packstone/transcode/unpack.h"
 #include "packstone/weight/placed.h"
 #include "packstone/weight/state.h"
 
@@ -29,16 +31,64 @@ std::int64_t row_unit(FormatId format, const FormatParams& params, Shape matrix)
   return std::max<std::int64_t>(matrix.rows, 1);
 }
 
+// The columns of all devices of one matrix, or stack, side by side.
+Result<PackedWeight> join_columns(const WeightState& state, std::size_t index) {
+  const PackedWeight& like = state.slabs[0].packed[index];
+  if (!like.format().writable)
+    return fail(ErrorCode::kUnsupported, kWhere, like.format().name, "a layout that is only read",
+                "the whole weight, placed anew");
+  const Shape shape{like.shape().rows, state.dims.back()};
+  PACKSTONE_TRY(OwnedWeight target, OwnedWeight::allocate(like.id(), shape, like.params()));
+  const std::int64_t group = std::max<std::int64_t>(group_cols(like.id(), like.params()), 1);
+  std::vector<std::uint32_t> codes(static_cast<std::size_t>(shape.cols));
+  std::vector<RawParams> raw(static_cast<std::size_t>(ceil_div(shape.cols, group)));
+  std::vector<GroupValues> values(raw.size());
+  const auto planes = target.pointers();
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    std::size_t col = 0, unit = 0;
+    for (const Slab& slab : state.slabs) {
+      const auto cols = static_cast<std::size_t>(slab.cols);
+      const auto units = static_cast<std::size_t>(ceil_div(slab.cols, group));
+      unpack_row(slab.packed[index], row, std::span(codes).subspan(col, cols),
+                 std::span(values).subspan(unit, units));
+      raw_params_row(slab.packed[index], row, std::span(raw).subspan(unit, units));
+      col += cols;
+      unit += units;
+    }
+    if (!pack_row(like.id(), shape, like.params(), planes.data(), row, codes, raw))
+      return fail(ErrorCode::kNotRepresentable, kWhere, like.format().name,
+                  fmt::format("row {}", row), "codes that a block of the layout has");
+  }
+  return std::move(target).release(like.format().name);
+}
+
 // The whole weight again on one device.
 Result<Weight> collect(const Weight& w) {
   const WeightState& state = w.state();
-  if (!state.is_cut()) {
-    WeightState one = state;
-    one.placement = {};
+  const int axis = state.placement.axis;
+  WeightState one{state.kind, state.dims, {}, {}, state.slabs};
+  if (!state.is_cut()) return WeightMaker::make(std::move(one));
+  if (axis + 1 < static_cast<int>(state.dims.size())) {
+    std::vector<std::int64_t> all(
+        static_cast<std::size_t>(state.dims[static_cast<std::size_t>(axis)]));
+    std::iota(all.begin(), all.end(), 0);
+    PACKSTONE_TRY(Weight taken, take(w, axis, all));
+    one.slabs = taken.state().slabs;
     return WeightMaker::make(std::move(one));
   }
-  return fail(ErrorCode::kUnsupported, kWhere, w.case_name(), "a weight that is cut",
-              "a weight that is whole", "keep the whole weight and place that");
+  const Slab& first = state.slabs[0];
+  for (const Slab& slab : state.slabs)
+    if (slab.used != slab.cols)
+      return fail(ErrorCode::kUnsupported, kWhere, w.case_name(), "codes cut inside blocks",
+                  "the whole weight, placed anew");
+  const std::int64_t k = state.dims.back();
+  Slab whole{{}, first.count, first.per, first.rows, k, 0, k};
+  for (std::size_t i = 0; i < first.packed.size(); ++i) {
+    PACKSTONE_TRY(PackedWeight joined, join_columns(state, i));
+    whole.packed.push_back(std::move(joined));
+  }
+  one.slabs.assign(1, std::move(whole));
+  return WeightMaker::make(std::move(one));
 }
 
 Result<Slab> cut_columns(const Slab& whole, ColumnWindow window) {
@@ -173,9 +223,9 @@ Result<CutPlan> plan_cut(FormatId format, const FormatParams& params,
 
 Result<Weight> place(const Weight& w, Placement placement) {
   PACKSTONE_TRY(CutPlan plan, plan_cut(w.format(), w.params(), w.shape(), placement));
-  PACKSTONE_TRY(Weight one, collect(w));
-  const WeightState& source = one.state();
   try {
+    PACKSTONE_TRY(Weight one, collect(w));
+    const WeightState& source = one.state();
     WeightState state{source.kind, source.dims, placement, std::move(plan.ends), {}};
     if (!state.is_cut()) {
       state.slabs = source.slabs;

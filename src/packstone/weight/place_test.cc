@@ -38,6 +38,35 @@ TEST(TypedWeight, B47_EveryLayoutKeepsItsValuesWhereverItIsPlaced) {
   }
 }
 
+TEST(TypedWeight, B47_ACutWeightIsPlacedAnewWithTheSameBytes) {
+  std::mt19937_64 random(47);
+  const Weight w = q8_0_of({4, 6, 128}, random);
+  const ByteSpan bytes = std::get<Q8_0Parts>(w.parts()).blocks.bytes;
+  for (int axis = 0; axis < 3; ++axis) {
+    const Weight placed = place(w, Placement::cut(2, axis)).value();
+    const Weight whole = place(placed, Placement::whole(1)).value();
+    EXPECT_TRUE(std::ranges::equal(std::get<Q8_0Parts>(whole.parts()).blocks.bytes, bytes)) << axis;
+    for (int other = 0; other < 3; ++other) {
+      const Weight again = place(placed, Placement::cut(2, other)).value();
+      EXPECT_TRUE(same_values(dequant(again, ValueType::kF32, test_pool()).value(),
+                              dequant(w, ValueType::kF32, test_pool()).value()));
+    }
+  }
+  for (const testing::FormatCase& one : testing::all_formats()) {
+    const Weight of = testing::weight_of(one, random, true);
+    const auto placed = place(of, Placement::cut(2, 1));
+    if (!placed) continue;
+    const auto whole = place(*placed, Placement::whole(1));
+    if (!whole) {
+      EXPECT_EQ(whole.error().code, ErrorCode::kUnsupported) << testing::text_of(one);
+      continue;
+    }
+    EXPECT_TRUE(same_values(dequant(*whole, ValueType::kF32, test_pool()).value(),
+                            dequant(of, ValueType::kF32, test_pool()).value()))
+        << testing::text_of(one);
+  }
+}
+
 TEST(TypedWeight, B47_EveryDeviceOwnsItsPart) {
   std::mt19937_64 random(47);
   const Weight w = q8_0_of({6, 128}, random);

@@ -133,6 +133,29 @@ class RepackedRow {
   RowScratch source_, target_;
 };
 
+// The group numbers of the columns, of a format that stores them: as the sources have them.
+ByteSpan group_numbers(const PackedWeight& weight) {
+  return weight.plane(weight.format().index_plane);
+}
+
+// Writes the group numbers; false where picked rows have different ones.
+bool copy_group_numbers(OwnedWeight& target, const PackedWeight& like,
+                        const std::function<RowPick(std::int64_t)>& pick) {
+  if (like.format().index_plane < 0) return true;
+  const PackedWeight* source = target.shape.rows == 0 ? &like : pick(0).source;
+  std::vector<std::byte>& numbers =
+      target.planes[static_cast<std::size_t>(like.format().index_plane)];
+  const ByteSpan from = group_numbers(*source).first(numbers.size());
+  std::ranges::copy(from, numbers.begin());
+  for (std::int64_t row = 1; row < target.shape.rows; ++row) {
+    const PackedWeight* other = pick(row).source;
+    if (other != source && !std::ranges::equal(group_numbers(*other).first(from.size()), from))
+      return false;
+    source = other;
+  }
+  return true;
+}
+
 // By codes and parameters, for layouts whose rows are not runs of bytes. What was written is read
 // back: places that rows share, and group numbers of columns, must come out as they were.
 Result<PackedWeight> repack_rows(OwnedWeight target, const PackedWeight& like,
@@ -148,15 +171,18 @@ Result<PackedWeight> repack_rows(OwnedWeight target, const PackedWeight& like,
   if (window.first % group_cols(like.id(), like.params()) != 0)
     return fail(ErrorCode::kNotRepresentable, where, name,
                 fmt::format("columns from {}", window.first), "whole groups");
-  RepackedRow row(like, window);
-  const auto planes = target.pointers();
   const Shape shape = target.shape;
-  for (std::int64_t i = 0; i < shape.rows; ++i) {
-    const RowPick from = pick(i);
-    if (from.source == nullptr)
+  for (std::int64_t i = 0; i < shape.rows; ++i)
+    if (pick(i).source == nullptr)
       return fail(ErrorCode::kUnsupported, where, name, "a row out of range", "positions in range",
                   "rows of this layout share words and parameters");
-    row.read(from);
+  if (!copy_group_numbers(target, like, pick))
+    return fail(ErrorCode::kNotRepresentable, where, name, "rows of several activation orders",
+                "rows of one");
+  RepackedRow row(like, window);
+  const auto planes = target.pointers();
+  for (std::int64_t i = 0; i < shape.rows; ++i) {
+    row.read(pick(i));
     if (!pack_row(like.id(), shape, like.params(), planes.data(), i, row.codes(), row.raw()))
       return fail(ErrorCode::kNotRepresentable, where, name, fmt::format("row {}", i),
                   "codes that a block of the layout has");
