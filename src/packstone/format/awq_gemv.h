@@ -17,7 +17,7 @@
 //   qzeros (gemv_fast), scaled_zeros (llm-awq): F16 [8 Z, N]   the offset, as stored
 //   w = fl(scale * q + offset): one rounding (the product has 11 + 4 bits)
 //
-// Legal: gemv rows and cols multiples of 8, gemv_fast and llm-awq cols a multiple of 64 and rows of 4;
+// Legal: gemv rows and cols multiples of 8; gemv_fast and llm-awq cols a multiple of 64, rows of 4;
 // whole groups. Padding is read as whatever it is and has no meaning.
 #pragma once
 

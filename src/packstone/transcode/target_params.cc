@@ -24,6 +24,25 @@ std::int32_t choose_group(const FormatInfo& target, std::int64_t cols, std::int6
   return chosen != 0 ? chosen : smallest;
 }
 
+// The same parameters; where their group does not fit the shape (the source's last group is short),
+// with the largest group that does and divides the source's, if there is one.
+FormatParams with_fitting_group(const FormatInfo& target, Shape shape, std::int64_t source_group,
+                                const FormatParams& params) {
+  if (layout_rule(target.id, shape, params) == nullptr) return params;
+  FormatParams best = params;
+  std::int32_t largest = 0;
+  for (const std::int32_t size : target.group_sizes) {
+    FormatParams smaller = params;
+    smaller.group_cols = size;
+    if (size <= largest || source_group % size != 0 ||
+        layout_rule(target.id, shape, smaller) != nullptr)
+      continue;
+    largest = size;
+    best = smaller;
+  }
+  return best;
+}
+
 // Metadata types to try, smallest first, the source's own type before the other.
 std::vector<FloatType> choose_metadata(FormatId source, const FormatParams& params, FormatId target,
                                        std::optional<FloatType> asked) {
@@ -137,6 +156,7 @@ HeaderDecision decide_from_headers(FormatId id, Shape shape, const FormatParams&
     own.group_cols = static_cast<std::int32_t>(source_group);
     if (layout_rule(target.id, shape, own) == nullptr) chosen = own;
   }
+  if (target.group_cols == 0) chosen = with_fitting_group(to, shape, source_group, chosen);
   const char* rule = nullptr;
   for (const FloatType type : choose_metadata(id, params, target.id, target.metadata)) {
     chosen.metadata = type;

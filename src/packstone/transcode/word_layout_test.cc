@@ -96,7 +96,7 @@ Words zero_words(std::int64_t rows, const std::vector<std::int32_t>& zeros, std:
 }
 
 // D40: v1 stores zero points less one, whole words at a time, v2 as they are.
-TEST(WordLayout, D40ZeroPointsOfSymmetricWeights) {
+TEST(WordLayout, D40_ZeroPointsOfSymmetricWeights) {
   EXPECT_EQ(zero_words<Gptq<2>>(32, {2}, 1), Words{0x55555555});
   EXPECT_EQ(zero_words<GptqV2<2>>(32, {2}, 1), Words{0xAAAAAAAA});
   EXPECT_EQ(zero_words<Gptq<3>>(32, {4}, 3), (Words{0xDB6DB6DB, 0xB6DB6DB6, 0x6DB6DB6D}));
@@ -206,7 +206,7 @@ std::vector<std::uint8_t> row_bytes(const std::vector<std::uint32_t>& codes, std
 }
 
 // D55: plain byte rows; symmetric codes are two's complement.
-TEST(WordLayout, D55BitblasRows) {
+TEST(WordLayout, D55_BitblasRows) {
   using Bytes = std::vector<std::uint8_t>;
   const std::vector<std::uint32_t> codes{0, 15, 8, 7, 1, 2, 3, 4};
   EXPECT_EQ(row_bytes<BitblasAsym<4>>(codes, 8), (Bytes{0xF0, 0x78, 0x21, 0x43}));
@@ -232,7 +232,7 @@ Words awq_words(const std::vector<std::uint32_t>& codes, std::size_t count) {
 }
 
 // D54, PCK-02: along the outputs; 4 bits in AWQ's nibble order, other widths as one stream.
-TEST(WordLayout, D54AwqGemm) {
+TEST(WordLayout, D54_AwqGemm) {
   EXPECT_EQ(awq_words<AwqGemm<4>>({0, 1, 2, 3, 4, 5, 6, 7}, 1), Words{0x75316420});
   EXPECT_EQ(awq_words<AwqGemm<4>>({15, 8, 7, 0, 1, 9, 3, 12}, 1), Words{0xC908317F});
   EXPECT_EQ(awq_words<AwqGemm<2>>(stepped(3, 1, 2), 1), Words{0x0000B1B1});
@@ -249,7 +249,7 @@ TEST(WordLayout, D54AwqGemm) {
 }
 
 // D56: words of metadata per row, and the zero points of two groups.
-TEST(WordLayout, D56AwqGemv) {
+TEST(WordLayout, D56_AwqGemv) {
   const auto words = [](std::int64_t cols, std::int32_t group) {
     return awq_zero_words({1, cols}, {group});
   };
@@ -274,7 +274,7 @@ TEST(WordLayout, D56AwqGemv) {
 }
 
 // D57: four rows interleaved over 64 inputs; the offset is minus scale times zero in binary16.
-TEST(WordLayout, D57AwqGemvFast) {
+TEST(WordLayout, D57_AwqGemvFast) {
   using Halves = std::vector<std::uint16_t>;
   const float scale = half_to_float(0x2A66), offset = half_to_float(0xB666);
   EXPECT_EQ(float_to_half(-scale * 8), 0xB666);
@@ -320,7 +320,7 @@ TEST(WordLayout, QqqTiles) {
 }
 
 // D58: a nibble stands for 16 times its two's complement value.
-TEST(WordLayout, D58QqqWholeRow) {
+TEST(WordLayout, D58_QqqWholeRow) {
   for (std::uint32_t nibble = 0; nibble < 16; ++nibble) {
     const std::int32_t sign_extended = static_cast<std::int32_t>(nibble << 28) >> 28;
     EXPECT_EQ(static_cast<std::int32_t>(nibble ^ 8) * 16 - 128, 16 * sign_extended);
@@ -336,7 +336,7 @@ TEST(WordLayout, D58QqqWholeRow) {
 }
 
 // D59: groups of 128 round to a byte, ties to even, and clamp.
-TEST(WordLayout, D59QqqGrouped) {
+TEST(WordLayout, D59_QqqGrouped) {
   const float half = half_to_float(0x4580);  // 5.5
   EXPECT_EQ(QqqScheme::byte_level(half, 0), -44.0f);
   EXPECT_EQ(QqqScheme::byte_level(half, 3), -28.0f);
@@ -356,6 +356,61 @@ TEST(WordLayout, D59QqqGrouped) {
       ASSERT_EQ(static_cast<double>(QqqScheme::byte_level(group, code)), want);
     }
   }
+}
+
+struct Holder {
+  std::string_view layout;
+  std::vector<int> bits;
+  std::vector<std::int32_t> groups;
+};
+
+// D37: the widths and groups of each layout, and no others.
+TEST(WordLayout, D37_WidthsGroupsAndMultiples) {
+  constexpr Shape kWide{64, 2048};  // group 2048: the whole row
+  const std::vector<std::int32_t> gptq{16, 32, 64, 128, 256, 512, 1024, 2048};
+  const std::vector<std::int32_t> tiles{32, 64, 128, 2048}, awq{16, 32, 64, 128, 2048};
+  const std::vector<Holder> holders{
+      {"gptq", {2, 3, 4, 8}, gptq},
+      {"gptq_v2", {2, 3, 4, 8}, gptq},
+      {"gptq_p", {2, 3, 4, 5, 6, 7, 8}, gptq},
+      {"marlin", {4, 8}, tiles},
+      {"marlin-awq", {4, 8}, tiles},
+      {"bitblas", {2, 4, 8}, tiles},
+      {"bitblas-asym", {2, 3, 4, 5, 6, 7, 8}, tiles},
+      {"awq-gemm", {2, 3, 4, 5, 6, 7, 8}, awq},
+      {"awq-gemv", {4}, {64, 128, 2048}},
+      {"awq-gemv_fast", {4}, awq},
+      {"llm-awq", {4}, awq},
+      {"qqq", {4}, {2048}},
+      {"qqq-g128", {4}, {128}},
+  };
+  for (const Holder& holder : holders)
+    for (int bits = 1; bits <= 16; ++bits) {
+      const std::optional<FormatId> id = find_layout(holder.layout, bits);
+      ASSERT_EQ(id.has_value(), std::ranges::find(holder.bits, bits) != holder.bits.end())
+          << holder.layout << " " << bits;
+      if (!id) continue;
+      for (const std::int32_t group : {8, 16, 32, 48, 64, 96, 128, 256, 512, 1024, 2048, 4096})
+        EXPECT_EQ(layout_rule(*id, kWide, {group}) == nullptr,
+                  std::ranges::find(holder.groups, group) != holder.groups.end())
+            << holder.layout << " " << bits << " " << group;
+      const std::int32_t group = holder.groups.back();
+      EXPECT_NE(layout_rule(*id, {65, 2048}, {group}), nullptr) << holder.layout;
+      EXPECT_NE(layout_rule(*id, {64, 2047}, {group}), nullptr) << holder.layout;
+    }
+}
+
+// D38: a whole row need not be of a listed size, nor a multiple of 128.
+TEST(WordLayout, D38_WholeRowsOfAnyWidth) {
+  for (const std::int64_t cols : {96, 160, 192, 2880}) {
+    const FormatParams row{static_cast<std::int32_t>(cols)};
+    for (const FormatId id : {kFormatId<Gptq<4>>, kFormatId<GptqP<5>>, kFormatId<Marlin<4>>,
+                              kFormatId<Bitblas<4>>, kFormatId<AwqGemm<4>>})
+      EXPECT_EQ(layout_rule(id, {64, cols}, row), nullptr) << cols;
+  }
+  EXPECT_EQ(layout_rule(kFormatId<Qqq>, {64, 192}, {192}), nullptr);
+  EXPECT_NE(layout_rule(kFormatId<Qqq>, {64, 96}, {96}), nullptr);
+  EXPECT_NE(layout_rule(kFormatId<GptqP<5>>, {64, 40}, {40}), nullptr);
 }
 
 // GRP-04: group sizes that the layout has no words for are refused.
