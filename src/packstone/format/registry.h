@@ -8,7 +8,19 @@
 #include <utility>
 
 #include "packstone/format/dense.h"
+#include "packstone/format/gguf_iq1_m.h"
+#include "packstone/format/gguf_iq1_s.h"
+#include "packstone/format/gguf_iq2_s.h"
+#include "packstone/format/gguf_iq2_xs.h"
+#include "packstone/format/gguf_iq2_xxs.h"
+#include "packstone/format/gguf_iq3_s.h"
+#include "packstone/format/gguf_iq3_xxs.h"
+#include "packstone/format/gguf_iq4_nl.h"
+#include "packstone/format/gguf_iq4_xs.h"
 #include "packstone/format/gguf_mxfp4.h"
+#include "packstone/format/gguf_nvfp4.h"
+#include "packstone/format/gguf_q1_0.h"
+#include "packstone/format/gguf_q2_0.h"
 #include "packstone/format/gguf_q2_k.h"
 #include "packstone/format/gguf_q3_k.h"
 #include "packstone/format/gguf_q4_0.h"
@@ -19,6 +31,9 @@
 #include "packstone/format/gguf_q5_k.h"
 #include "packstone/format/gguf_q6_k.h"
 #include "packstone/format/gguf_q8_0.h"
+#include "packstone/format/gguf_tq1_0.h"
+#include "packstone/format/gguf_tq2_0.h"
+#include "packstone/format/gptqmodel_q1_0_32.h"
 #include "packstone/format/mlx_affine.h"
 #include "packstone/format/mx_mxfp4.h"
 
@@ -35,11 +50,16 @@ using MlxFormats =
     FormatList<MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>, MlxAffine<8>>;
 using GgufFormats = FormatList<GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0>;
 using GgufKFormats = FormatList<GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
+using GgufSmallFormats = FormatList<GgufQ1_0, GgufQ2_0, GgufTQ1_0, GgufTQ2_0, GgufIQ4_NL,
+                                    GgufIQ4_XS, GgufNvfp4, GptqmodelQ1_0_32>;
+using GgufIqFormats =
+    FormatList<GgufIQ1_S, GgufIQ1_M, GgufIQ2_XXS, GgufIQ2_XS, GgufIQ2_S, GgufIQ3_XXS, GgufIQ3_S>;
 using MxFormats = FormatList<GgufMxfp4, Mxfp4>;
 
 template <class... Families>
 struct FamilyList {};
-using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats>;
+using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats,
+                               GgufSmallFormats, GgufIqFormats, MxFormats>;
 
 namespace detail {
 template <class... A, class... B>
