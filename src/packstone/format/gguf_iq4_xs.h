@@ -8,8 +8,8 @@
 //   the 16-bit scales_h
 //   weight i: g = i / 32, nibble (i % 32) / 16 of qs[16 g + i % 16]
 //
-// Decode: w = (d * (scale - 32)) * level(q), 16 whole levels (gguf_iq4_levels.h). Exact in binary32:
-// 11 + 5 + 7 bits (scale - 32 has 5 bits, or is -32). Legal: cols a multiple of 256. Unspecified by
+// Decode: w = (d * (scale - 32)) * level(q), 16 whole levels (gguf_iq4_levels.h). Exact: 11 + 5 + 7
+// bits (scale - 32 has 5 bits, or is -32). Legal: cols a multiple of 256. Unspecified by
 // the producer: nothing; every pattern decodes.
 #pragma once
 
