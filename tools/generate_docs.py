@@ -36,6 +36,23 @@ ACTIONS = {
 }
 
 
+# Closed: every GGUF type is held against ggml on random and extreme blocks (make_gguf_vectors.py).
+OTHER_VALUES = """\
+## Where a value is not the one ggml decodes
+
+These are all; codes and scale bytes move untouched in any case.
+
+| layout | stored | here | ggml | why |
+| --- | --- | --- | --- | --- |
+| `gguf:MXFP4` | code 8 | -0 | +0 | E2M1 of OCP MX 1.0 (B14) |
+| `gguf:MXFP4` | scale byte 255 | NaN | 2^128 times the level | E8M0 of OCP MX 1.0 (B13) |
+| `gguf:NVFP4` | code 8 | -0 | +0 | E2M1, as in MXFP4 |
+
+The scale byte of `gguf:NVFP4` is ggml's own UE4M3 and is read as ggml reads it (B22): 0x7F is 0,
+bit 7 is ignored, and 0xFF is 480, where E4M3 has NaN at 0x7F and 0xFF.
+""".split("\n")
+
+
 def formats_page(packstone):
     done = subprocess.run([packstone, "formats", "--json"], check=True, capture_output=True)
     lines = [
@@ -52,7 +69,7 @@ def formats_page(packstone):
         cells.append(", ".join(f"`{name}`" for name in entry["exact_to"]) or "-")
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "The byte pictures and decode formulas are the comments on top of "
-              "`src/packstone/format/*.h`.", ""]  # fmt: skip
+              "`src/packstone/format/*.h`.", "", *OTHER_VALUES]  # fmt: skip
     return "\n".join(lines)
 
 

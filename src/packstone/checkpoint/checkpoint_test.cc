@@ -390,17 +390,41 @@ TEST(CheckpointTest, UnsupportedTypesAreListedNotFatal) {
   tiny::Gguf made = tiny::gguf("llama");
   for (tiny::Tensor& tensor : made.tensors)
     if (tensor.name == "blk.0.ffn_up.weight") {
-      tensor.type = "IQ4_NL";
-      tensor.bytes.resize(static_cast<std::size_t>(tiny::kIntermediate * tiny::kHidden / 32 * 18));
+      tensor.type = "Q8_1";  // of activations; no file has it
+      tensor.bytes.resize(static_cast<std::size_t>(tiny::kIntermediate * tiny::kHidden / 32 * 36));
     }
   const Result<Checkpoint> checkpoint = reopen(made);
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
   ASSERT_EQ(checkpoint->unsupported.size(), 1u);
-  EXPECT_EQ(checkpoint->unsupported[0].type, "IQ4_NL");
+  EXPECT_EQ(checkpoint->unsupported[0].type, "Q8_1");
   EXPECT_EQ(checkpoint->unsupported[0].name, "model.layers.0.mlp.up_proj.weight");
   const Status status = require_supported(*checkpoint, "test");
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().message.find("blk.0.ffn_up.weight"), std::string::npos);
+}
+
+// A factor beside the blocks changes every value: it is never dropped in silence.
+TEST(CheckpointTest, FactorsOfGgufWeightsAreNotDropped) {
+  for (const float factor : {1.0f, 0.5f})
+    for (const char* name : {"blk.0.ffn_up.scale", "blk.0.ffn_up.weight.scale"}) {
+      tiny::Gguf made = tiny::gguf("llama");
+      for (tiny::Tensor& tensor : made.tensors)
+        if (tensor.name == "blk.0.ffn_up.weight") {
+          tensor.type = "NVFP4";
+          tensor.bytes.resize(
+              static_cast<std::size_t>(tiny::kIntermediate * tiny::kHidden / 64 * 36));
+        }
+      made.tensors.push_back({name, "F32", {1}, tiny::float_bytes({factor})});
+      made.tensors.push_back({"blk.0.ffn_up.input_scale", "F32", {1}, tiny::float_bytes({3.0f})});
+      const Result<Checkpoint> checkpoint = reopen(made);
+      ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+      ASSERT_EQ(checkpoint->unsupported.size(), factor == 1.0f ? 0u : 1u);
+      if (factor == 1.0f) continue;
+      const Status status = require_supported(*checkpoint, "test");
+      ASSERT_FALSE(status);
+      for (const char* part : {"blk.0.ffn_up.weight", "NVFP4", name})
+        EXPECT_NE(status.error().message.find(part), std::string::npos) << status.error().message;
+    }
 }
 
 TEST(CheckpointTest, WrapperNamesAreRead) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <unordered_map>
@@ -34,6 +35,13 @@ constexpr std::uint64_t kKeyBytesMin = 8 + 4 + 1;         // length, type, value
 constexpr std::uint64_t kTensorBytesMin = 8 + 4 + 4 + 8;  // length, rank, type, offset
 constexpr std::uint64_t kArrayBytesMin = 4 + 8;           // type, count
 constexpr std::uint64_t kReservedMax = 1 << 16;           // trust in a count before its items
+
+// GPTQModel 7.3 has numbers of its own from 40 on. Its 41 is ggml's block; its 40 is not, and has
+// another size, so that such a file breaks a size check.
+constexpr std::int32_t kClashingType = 40;
+constexpr std::string_view kClash =
+    "tensor type 40 is NVFP4 (36 bytes for 64 weights) in ggml and here, but Q1_0 (6 bytes for 32) "
+    "in GPTQModel 7.3: the file may be one of GPTQModel 7.3, or truncated";
 
 // A tensor's record and its place in the table, for messages.
 struct TensorRecord {
@@ -83,6 +91,7 @@ class GgufParser {
   Status read_keys(GgufFile& out);
   Status read_tensors();
   Result<TensorRecord> read_tensor(std::uint64_t index);
+  std::string_view size_hint(std::string_view other) const;
   Status place_tensors(GgufFile& out, const std::shared_ptr<const void>& owner);
 
   ByteSpan bytes_;
@@ -293,7 +302,8 @@ Result<TensorRecord> GgufParser::read_tensor(std::uint64_t index) {
     return fail_at(what,
                    fmt::format("shape {}[{}]", record.type->name, fmt::join(record.shape, ", ")),
                    fmt::format("rows of whole blocks of {} and bytes that fit 64 bits",
-                               record.type->block_cols));
+                               record.type->block_cols),
+                   record.type->gguf_id == kClashingType ? kClash : std::string_view{});
   record.bytes = *size;
   return record;
 }
@@ -312,6 +322,12 @@ Status GgufParser::read_tensors() {
   return {};
 }
 
+std::string_view GgufParser::size_hint(std::string_view other) const {
+  const bool clashes = std::ranges::any_of(
+      records_, [](const TensorRecord& record) { return record.type->gguf_id == kClashingType; });
+  return clashes ? kClash : other;
+}
+
 // Each tensor begins where the one before ends, rounded up to the alignment (gguf.cpp demands the
 // same); padding after the last may be absent, other bytes may not follow.
 Status GgufParser::place_tensors(GgufFile& out, const std::shared_ptr<const void>& owner) {
@@ -325,10 +341,11 @@ Status GgufParser::place_tensors(GgufFile& out, const std::shared_ptr<const void
     const std::string what = "tensor " + shown(record.name);
     if (record.offset != expected)
       return fail_at(what, fmt::format("offset {}", record.offset),
-                     fmt::format("{}, the end of the tensor before, aligned", expected));
+                     fmt::format("{}, the end of the tensor before, aligned", expected),
+                     size_hint({}));
     if (!range_fits(record.offset, record.bytes, data.size()))
       return fail_at(what, fmt::format("{} bytes at {}", record.bytes, record.offset),
-                     fmt::format("a range in {} data bytes", data.size()), kTruncated);
+                     fmt::format("a range in {} data bytes", data.size()), size_hint(kTruncated));
     const auto next = checked_align(record.offset + record.bytes, out.alignment);
     if (!next) return fail_at(what, "an end beyond 64 bits", "an end in the file");
     expected = *next;

@@ -204,6 +204,20 @@ TEST(GgufReader, SEC11_CutByOneByte) {
   expect_refused(parse(file), ErrorCode::kCorruptData, {"'weight'", "truncated"});
 }
 
+// Type 40 has 36 bytes for 64 weights in ggml and 12 in GPTQModel 7.3.
+TEST(GgufReader, TypeNumbersOfGptqmodelAreNamed) {
+  const auto of_blocks = [](std::uint64_t first_bytes, std::uint64_t cols) {
+    FileBytes file;
+    file.gguf(2, 0).tensor("w", {cols, 2}, 40, 0).tensor("x", {8}, 0, first_bytes);
+    return file.align(32).zeros(first_bytes + 32);
+  };
+  PACKSTONE_ASSERT_OK(parse(of_blocks(2 * 8 * 36, 512)));
+  for (const FileBytes& file : {of_blocks(2 * 8 * 12, 512), of_blocks(2 * 3 * 6 + 28, 96)})
+    expect_refused(parse(file), ErrorCode::kCorruptData, {"NVFP4", "GPTQModel 7.3", "Q1_0"});
+  FileBytes last = one_tensor({512, 2}, 40, 0, 2 * 8 * 12);
+  expect_refused(parse(last), ErrorCode::kCorruptData, {"NVFP4", "GPTQModel 7.3", "Q1_0"});
+}
+
 TEST(GgufReader, CON08_LongNamesWhole) {
   const std::string stem(63, 'n');
   const std::vector<std::string> names = {stem, stem + "a", stem + "b", std::string(200, 'x')};

@@ -244,4 +244,25 @@ constexpr bool proves_bijection(Shape shape, const FormatParams& params) {
   return true;
 }
 
+// What of that a format of block codes can prove: no bit of a block is in two parameters, and every
+// parameter has its full width inside the block.
+template <BlockCodes F>
+constexpr bool proves_block_params() {
+  constexpr std::int64_t kCols = F::kTile.cols;
+  constexpr Shape kBlock{1, kCols};
+  bool used[8 * F::kBlockBytes] = {};
+  for (int which = 0; which < static_cast<int>(F::kParams.size()); ++which)
+    for (std::int64_t unit = 0; unit < kCols / F::param_cols(which, {}); ++unit) {
+      const PieceList place = F::param(kBlock, {}, which, 0, unit);
+      if (total_width(place) != F::kParams[static_cast<std::size_t>(which)].bits) return false;
+      for (int i = 0; i < place.count; ++i)
+        for (std::uint64_t bit = 0; bit < place.piece[i].width; ++bit) {
+          const std::uint64_t at = place.piece[i].bit + bit;
+          if (at >= 8 * F::kBlockBytes || used[at]) return false;
+          used[at] = true;
+        }
+    }
+  return true;
+}
+
 }  // namespace packstone

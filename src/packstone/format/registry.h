@@ -16,8 +16,19 @@
 #include "packstone/format/dense.h"
 #include "packstone/format/format_id.h"
 #include "packstone/format/fp8.h"
+#include "packstone/format/gguf_iq1_m.h"
+#include "packstone/format/gguf_iq1_s.h"
+#include "packstone/format/gguf_iq2_s.h"
+#include "packstone/format/gguf_iq2_xs.h"
+#include "packstone/format/gguf_iq2_xxs.h"
+#include "packstone/format/gguf_iq3_s.h"
+#include "packstone/format/gguf_iq3_xxs.h"
+#include "packstone/format/gguf_iq4_nl.h"
+#include "packstone/format/gguf_iq4_xs.h"
 #include "packstone/format/gguf_mxfp4.h"
 #include "packstone/format/gguf_nvfp4.h"
+#include "packstone/format/gguf_q1_0.h"
+#include "packstone/format/gguf_q2_0.h"
 #include "packstone/format/gguf_q2_k.h"
 #include "packstone/format/gguf_q3_k.h"
 #include "packstone/format/gguf_q4_0.h"
@@ -28,7 +39,10 @@
 #include "packstone/format/gguf_q5_k.h"
 #include "packstone/format/gguf_q6_k.h"
 #include "packstone/format/gguf_q8_0.h"
+#include "packstone/format/gguf_tq1_0.h"
+#include "packstone/format/gguf_tq2_0.h"
 #include "packstone/format/gptq.h"
+#include "packstone/format/gptqmodel_q1_0_32.h"
 #include "packstone/format/marlin.h"
 #include "packstone/format/mlx_affine.h"
 #include "packstone/format/mlx_nvfp4.h"
@@ -49,7 +63,11 @@ using MlxFormats =
     FormatList<MlxAffine<2>, MlxAffine<3>, MlxAffine<4>, MlxAffine<5>, MlxAffine<6>, MlxAffine<8>>;
 using GgufFormats = FormatList<GgufQ4_0, GgufQ4_1, GgufQ5_0, GgufQ5_1, GgufQ8_0>;
 using GgufKFormats = FormatList<GgufQ2_K, GgufQ3_K, GgufQ4_K, GgufQ5_K, GgufQ6_K>;
-using MxFormats = FormatList<GgufMxfp4, Mxfp4, Mxfp8, GgufNvfp4, MlxNvfp4, CtNvfp4, ModeloptNvfp4>;
+using GgufSmallFormats = FormatList<GgufQ1_0, GgufQ2_0, GgufTQ1_0, GgufTQ2_0, GgufIQ4_NL,
+                                    GgufIQ4_XS, GgufNvfp4, GptqmodelQ1_0_32>;
+using GgufIqFormats =
+    FormatList<GgufIQ1_S, GgufIQ1_M, GgufIQ2_XXS, GgufIQ2_XS, GgufIQ2_S, GgufIQ3_XXS, GgufIQ3_S>;
+using MxFormats = FormatList<GgufMxfp4, Mxfp4, Mxfp8, MlxNvfp4, CtNvfp4, ModeloptNvfp4>;
 using Fp8Formats =
     FormatList<Fp8<Fp8Kind::kE4M3FN>, Fp8<Fp8Kind::kE5M2>, Fp8<Fp8Kind::kE4M3FNUZ>,
                Fp8<Fp8Kind::kE5M2FNUZ>, Fp8Divisor<Fp8Kind::kE4M3FN>, Fp8Divisor<Fp8Kind::kE5M2>,
@@ -68,9 +86,9 @@ using BitblasFormats =
 
 template <class... Families>
 struct FamilyList {};
-using AllFamilies =
-    FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats, MxFormats, Fp8Formats,
-               BnbFormats, CtFormats, GptqFormats, AwqFormats, TileFormats, BitblasFormats>;
+using AllFamilies = FamilyList<DenseFormats, MlxFormats, GgufFormats, GgufKFormats,
+                               GgufSmallFormats, GgufIqFormats, MxFormats, Fp8Formats, BnbFormats,
+                               CtFormats, GptqFormats, AwqFormats, TileFormats, BitblasFormats>;
 
 namespace detail {
 template <class... A, class... B>

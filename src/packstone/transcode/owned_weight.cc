@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <new>
 
+#include "packstone/format/registry.h"
 #include "packstone/transcode/fill.h"
 
 namespace packstone {
@@ -15,6 +17,29 @@ bool rows_in_range(std::span<const std::int32_t> rows, std::int64_t need, std::i
   if (rows.empty()) return true;
   return static_cast<std::int64_t>(rows.size()) == need &&
          std::ranges::all_of(rows, [&](std::int32_t row) { return row >= 0 && row < count; });
+}
+
+// Bytes of a row, of a format whose rows are runs of bytes of its only plane; else 0.
+std::uint64_t row_stride(const PackedWeight& weight) {
+  const Shape shape = weight.shape();
+  return visit(weight.id(), [&]<class F>() -> std::uint64_t {
+    if (F::kPlanes.size() != 1 || F::kTile.rows != 1 || shape.rows < 1 || shape.cols == 0) return 0;
+    const std::uint64_t stride = weight.plane(0).size() / static_cast<std::uint64_t>(shape.rows);
+    return F::tile_start(shape, weight.params(), 1, 0, 0) == 8 * stride ? stride : 0;
+  });
+}
+
+void copy_row_bytes(const PackedWeight& source, std::span<const std::int32_t> row_order,
+                    std::uint64_t stride, OwnedWeight& target, ThreadPool& pool) {
+  auto work = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto from = static_cast<std::uint64_t>(
+          row_order.empty() ? row : row_order[static_cast<std::size_t>(row)]);
+      std::memcpy(target.planes[0].data() + static_cast<std::uint64_t>(row) * stride,
+                  source.plane(0).data() + from * stride, stride);
+    }
+  };
+  pool.parallel(source.shape().rows, kRowsAtATime, work);
 }
 
 }  // namespace
@@ -56,6 +81,10 @@ Result<PackedWeight> permute_rows(const PackedWeight& source,
                 fmt::format("{} entries or a row out of range", row_order.size()),
                 fmt::format("{} rows in [0, {})", shape.rows, shape.rows));
   PACKSTONE_TRY(OwnedWeight target, OwnedWeight::allocate(source.id(), shape, source.params()));
+  if (const std::uint64_t stride = row_stride(source); stride != 0) {
+    copy_row_bytes(source, row_order, stride, target, pool);
+    return std::move(target).release("permuted rows");
+  }
   std::int64_t failed = -1;
   try {
     failed = copy_rows(source, row_order, target, pool);

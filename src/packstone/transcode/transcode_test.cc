@@ -254,6 +254,48 @@ TEST(Transcode, RowOrderMovesRowsOnly) {
       "[0, 3)");
 }
 
+// Bytes of TQ1_0 that no codes give do not come back from another layout, and the verdict says so.
+TEST(Transcode, TernaryBytesThatAreNotCanonical) {
+  ThreadPool pool(2);
+  const Shape shape{3, 512};
+  for (const int odd : {-1, 0, 5}) {
+    OwnedWeight owned = *OwnedWeight::allocate(kFormatId<GgufTQ1_0>, shape, {});
+    auto* bytes = reinterpret_cast<unsigned char*>(owned.planes[0].data());
+    for (int block = 0; block < 6; ++block) {
+      std::uint8_t codes[256];
+      for (int i = 0; i < 256; ++i) codes[i] = static_cast<std::uint8_t>((i * 7 + block) % 3);
+      ASSERT_TRUE(GgufTQ1_0::write_block(codes, bytes + 54 * block));
+      bytes[54 * block + 53] = 0x3C;
+    }
+    const auto last_digit = [&](int block) { return bytes + 54 * block + 48; };
+    if (odd >= 0) ++*last_digit(odd);
+    const PackedWeight source = *std::move(owned).release("ternary");
+    const TranscodeTarget to{kFormatId<GgufTQ2_0>};
+    const TranscodePlan plan = plan_transcode(source, to, pool);
+    EXPECT_EQ(plan.verdict, Verdict::kSameValuesMoreBytes);
+    EXPECT_EQ(std::ranges::find(plan.conditions, "the way back gives the source's bytes") !=
+                  plan.conditions.end(),
+              odd < 0);
+    const PackedWeight moved = *transcode(source, plan, to, {}, pool);
+    expect_same_reals(source, moved);
+    const TranscodeTarget home{kFormatId<GgufTQ1_0>};
+    const TranscodePlan back = plan_transcode(moved, home, pool);
+    EXPECT_EQ(back.verdict, Verdict::kSameBytes);
+    EXPECT_EQ(same_planes(*transcode(moved, back, home, {}, pool), source), odd < 0);
+  }
+}
+
+// TQ2_0 has a fourth level, TQ1_0 has not.
+TEST(Transcode, TernaryHasNoFourthLevel) {
+  ThreadPool pool(1);
+  OwnedWeight owned = *OwnedWeight::allocate(kFormatId<GgufTQ2_0>, {2, 256}, {});
+  owned.planes[0][66 + 7] = std::byte{3};
+  const PackedWeight source = *std::move(owned).release("ternary");
+  const TranscodePlan plan = plan_transcode(source, {kFormatId<GgufTQ1_0>}, pool);
+  EXPECT_EQ(plan.verdict, Verdict::kRefused);
+  EXPECT_NE(plan.reason.find("row 1"), std::string::npos) << plan.reason;
+}
+
 // A weight with a zero dimension moves like any other.
 TEST(Transcode, EmptyWeights) {
   ThreadPool pool(2);

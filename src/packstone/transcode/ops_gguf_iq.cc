@@ -1,0 +1,4 @@
+#include "packstone/format/registry.h"
+#include "packstone/transcode/format_ops_body.inc"
+
+PACKSTONE_FAMILY_OPS(GgufIqFormats)

@@ -1,0 +1,3 @@
+#include "packstone/transcode/format_ops_body.inc"
+
+PACKSTONE_FAMILY_OPS(GgufSmallFormats)
