@@ -45,8 +45,8 @@ Result<Checkpoint> bind_gguf(GgufFile gguf, std::string_view file) {
     if (const TensorView* factor = factor_of(view.name, stored)) {
       const std::string type =
           fmt::format("{} with a factor in '{}'", view.type->name, factor->name);
-      binder.add_unsupported(i,
-                             {expected.name, view.name, type, view.shape, view.bytes.size(), type});
+      binder.add_unsupported(
+          i, {expected.name, view.name, type, view.shape, view.bytes.size(), type, {}});
       stored.erase(factor->name);
       stored.erase(view.name);
       continue;

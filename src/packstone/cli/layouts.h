@@ -12,8 +12,8 @@
 
 namespace packstone::cli {
 
-// A parsed LAYOUT. Without `format` it is a family (mlx-affine, gptq, ...) whose member is chosen per
-// tensor.
+// A parsed LAYOUT. Without `format` it is a family (mlx-affine, gptq, ...) whose member is chosen
+// per tensor.
 struct LayoutTarget {
   std::string name;
   std::optional<FormatId> format;

@@ -9,7 +9,6 @@
 #include "packstone/container/gguf.h"
 #include "packstone/container/hostile_files.h"
 #include "packstone/container/safetensors.h"
-#include "packstone/format/registry.h"
 
 namespace {
 

@@ -114,8 +114,11 @@ TEST(Pair, EveryPairKeepsValuesOrRefuses) {
           continue;
         }
         for (const Recipe recipe :
-             {Recipe::kPlain, Recipe::kCentered, Recipe::kNarrow, Recipe::kAdversarial})
+             {Recipe::kPlain, Recipe::kCentered, Recipe::kNarrow, Recipe::kAdversarial}) {
+          // On the large shape every other turn, for time.
+          if (shape.rows > 8 && (turn + static_cast<std::size_t>(recipe)) % 2 != 0) continue;
           ++verdicts[check_pair(from, to, shape, recipe, random, pool)];
+        }
       }
     }
   EXPECT_GT(verdicts[Verdict::kSameBytes], 100);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "packstone/format/gguf_iq_grids.h"
 #include "packstone/format/packed_weight.h"
 #include "packstone/kernel/ops.h"
 
