@@ -26,7 +26,7 @@ from source import read_tree  # noqa: E402
 
 STAMPS = os.path.join(ROOT, "build", "dev", "headers")
 FLAGS = ["-x", "c++", "-fsyntax-only", "-Isrc", "-Wall", "-Wextra", "-Wshadow", "-Werror",
-         "-DPACKSTONE_ASSERTS", "-ffp-contract=off"]  # fmt: skip
+         "-DPACKSTONE_ASSERTS", "-ffp-contract=off", '-DPACKSTONE_SOURCE_DIR="."']  # fmt: skip
 
 
 def key_of(tree, path, flags, compiler):

@@ -100,12 +100,23 @@ TensorPlan move_plan(const CheckpointTensor& tensor, FormatId id, Proof proof, C
   return plan;
 }
 
+// candidate_formats; but the programs that read GPTQ, AWQ and the other layouts of Hugging Face
+// folders take no packed embedding: it becomes the narrowest float that has its values.
+std::vector<FormatId> candidates_of(const CheckpointTensor& tensor, const LayoutTarget& layout) {
+  std::vector<FormatId> ids = candidate_formats(layout, tensor.weight);
+  const bool member = std::ranges::find(ids, tensor.weight.id()) != ids.end();
+  if (layout.gguf || layout.name.starts_with("mlx-") || layout.name == "mxfp4" || ids.empty() ||
+      is_float_format(ids[0]) || member || tensor.name != "model.embed_tokens.weight")
+    return ids;
+  return {kFloat16, kBFloat16, kFloat32};
+}
+
 // The first candidate that is exact; of a refusal, the first candidate's reason.
 TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout, Proof proof,
                       Context& context) {
   const PackedWeight& weight = tensor.weight;
   std::optional<TensorPlan> refused;
-  for (FormatId id : candidate_formats(layout, weight)) {
+  for (FormatId id : candidates_of(tensor, layout)) {
     TensorPlan plan = move_plan(tensor, id, proof, context);
     if (plan.plan.verdict != Verdict::kRefused) {
       if (refused && (layout.format || id == weight.id()))

@@ -31,6 +31,7 @@ struct CodeBlock {
 // All are exact; rows must be in range. Parameters are indexed by group number.
 struct FormatOps {
   void (*decode_row)(const ConstPlanes& planes, std::int64_t row, float* out);
+  void (*decode_rows)(const ConstPlanes& planes, std::int64_t row, std::int64_t rows, float* out);
   void (*read_codes)(const ConstPlanes& planes, std::int64_t row, std::uint32_t* codes);
   // False when the format has no blocks with these codes; the row's bytes are then unspecified.
   bool (*write_codes)(const MutablePlanes& planes, std::int64_t row, const std::uint32_t* codes);

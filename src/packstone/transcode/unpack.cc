@@ -26,6 +26,15 @@ void decode_row(const PackedWeight& weight, std::int64_t row, std::span<float> o
       .decode_row({planes.data(), weight.shape(), weight.params()}, row, out.data());
 }
 
+void decode_rows(const PackedWeight& weight, std::int64_t row, std::int64_t rows,
+                 std::span<float> out) {
+  PACKSTONE_ASSERT(row >= 0 && rows >= 0 && row + rows <= weight.shape().rows);
+  PACKSTONE_ASSERT(static_cast<std::int64_t>(out.size()) == rows * weight.shape().cols);
+  const auto planes = weight.plane_pointers();
+  format_ops(weight.id())
+      .decode_rows({planes.data(), weight.shape(), weight.params()}, row, rows, out.data());
+}
+
 void unpack_row(const PackedWeight& weight, std::int64_t row, std::span<std::uint32_t> codes,
                 std::span<GroupValues> groups) {
   PACKSTONE_ASSERT(row_in_range(weight, row));

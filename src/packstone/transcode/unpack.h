@@ -13,6 +13,12 @@ namespace packstone {
 // Errors: none; preconditions asserted. Cost: about a nanosecond a weight. Threads: safe.
 void decode_row(const PackedWeight& weight, std::int64_t row, std::span<float> out);
 
+// decode_rows(weight, row, rows, out): decode_row of rows [row, row + rows), together, which is far
+// cheaper where words or tiles hold several rows. Shapes: out [rows, cols]. Exact: decode_row's
+// bits. Errors: none; preconditions asserted. Cost: no memory. Threads: safe.
+void decode_rows(const PackedWeight& weight, std::int64_t row, std::int64_t rows,
+                 std::span<float> out);
+
 // unpack_row(weight, row, codes, groups): codes [cols], group values [ceil(cols / group_cols)].
 // Codes are counted from 0 whatever the file stores (format.h, kCodeXor): of a linear format the
 // value is scale * (code - center) + offset. With act_order the group of a column is the one that

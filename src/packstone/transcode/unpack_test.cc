@@ -3,7 +3,6 @@
 #include "packstone/transcode/unpack.h"
 
 #include <chrono>
-#include <cstring>
 #include <random>
 
 #include "packstone/format/registry.h"
@@ -77,6 +76,12 @@ std::vector<std::vector<std::byte>> repacked(const PackedWeight& weight) {
   return target;
 }
 
+// Same bits, or both NaN: which NaN is not promised.
+bool same_bits(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
+}
+
 TEST(Unpack, PackIsTheInverse) {
   SCOPED_TRACE(kSeed);
   ThreadPool pool(1);
@@ -104,11 +109,16 @@ TEST(Unpack, RowDecoderEqualsTheFormulaPlaceByPlace) {
     const Random source = random_weight(id, shape, params, random);
     const auto planes = source.weight.plane_pointers();
     std::vector<float> out(static_cast<std::size_t>(shape.cols));
+    std::vector<float> together(static_cast<std::size_t>(shape.rows * shape.cols));
+    decode_rows(source.weight, 0, shape.rows, together);
     std::vector<std::uint32_t> codes(out.size());
     std::vector<GroupValues> values(
         static_cast<std::size_t>(ceil_div(shape.cols, group_cols(id, params))));
     for (std::int64_t row = 0; row < shape.rows; ++row) {
       decode_row(source.weight, row, out);
+      for (std::size_t col = 0; col < out.size(); ++col)
+        ASSERT_TRUE(same_bits(out[col], together[static_cast<std::size_t>(row * shape.cols) + col]))
+            << format_info(id).name << " " << shape.cols << " row " << row;
       unpack_row(source.weight, row, codes, values);
       visit(id, [&]<class F>() {
         for (std::int64_t col = 0; col < shape.cols; ++col) {
@@ -129,11 +139,6 @@ TEST(Unpack, RowDecoderEqualsTheFormulaPlaceByPlace) {
       });
     }
   });
-}
-
-bool same_bits(float a, float b) {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
-         (std::isnan(a) && std::isnan(b));
 }
 
 // What encode stores decodes to the group's numbers, and it stores every group of a format whose

@@ -124,6 +124,16 @@ void Linear::decode(std::int64_t row, float* out) const noexcept {
   }
 }
 
+// Rows [row, row + count) of the panel.
+void Linear::decode_panel(std::int64_t row, std::int64_t count, float* out) const noexcept {
+  const std::int64_t cols = weight_.shape().cols;
+  if (kernel_->reader == nullptr && stored_rows_.empty()) {
+    decode_rows(weight_, row, count, {out, static_cast<std::size_t>(count * cols)});
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) decode(stored_row(row + i), out + i * cols);
+}
+
 // Output rows [begin, end). One activation row: decode and multiply in one pass. More: decode a
 // panel once, then multiply it with all of them. Both add in the same order.
 void Linear::run_rows(const float* x, std::int64_t m, std::int64_t x_stride, float* y,
@@ -144,7 +154,7 @@ void Linear::run_rows(const float* x, std::int64_t m, std::int64_t x_stride, flo
   const std::int64_t step = panel_rows(cols);
   for (std::int64_t row = begin; row < end; row += step) {
     const std::int64_t count = std::min(step, end - row);
-    for (std::int64_t i = 0; i < count; ++i) decode(stored_row(row + i), scratch + i * cols);
+    decode_panel(row, count, scratch);
     kernel_->isa->panel_dot({scratch, count, cols, x, m, x_stride, y + (row - begin), y_stride});
   }
 }

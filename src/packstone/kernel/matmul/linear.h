@@ -90,6 +90,7 @@ class Linear {
     return stored_rows_.empty() ? row : stored_rows_[static_cast<std::size_t>(row)];
   }
   void decode(std::int64_t row, float* out) const noexcept;
+  void decode_panel(std::int64_t row, std::int64_t count, float* out) const noexcept;
   // Output rows [begin, end); y is the place of row `begin`.
   void run_rows(const float* x, std::int64_t m, std::int64_t x_stride, float* y,
                 std::int64_t y_stride, std::int64_t begin, std::int64_t end,
