@@ -1,0 +1,60 @@
+// Quantization with error feedback (GPTQ and its kin) onto the grid of any format.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "packstone/base/matrix_view.h"
+#include "packstone/base/thread_pool.h"
+#include "packstone/quantize/quantizer.h"
+
+namespace packstone {
+
+enum class ColumnOrder {
+  kNatural,
+  // Columns by descending diagonal of the Hessian inside their unit, units by the largest of their
+  // diagonals; the groups stay where they are, so that nothing has to be stored.
+  kGroupAware,
+};
+
+struct FeedbackOptions {
+  ColumnOrder order = ColumnOrder::kGroupAware;
+  // Parameters of all units from the weights as they are, before any feedback.
+  bool static_groups = false;
+  // FOEM: the share of a column's drift from its original value that is taken back, in [0, 1].
+  float beta = 0;
+};
+
+// What feedback needs to know of the layer's inputs, in the order of columns that it works in.
+struct FeedbackState;
+
+// quantize_with_feedback(weight, hessian, target, params, options, product, pool, subject): column
+// by column, the error of a column is spread over those that follow, weighted by the inverse
+// Hessian; a unit's parameters are chosen when its first column is reached, for the values with the
+// feedback so far, weighted by 1 / U[k, k]^2, the cost of an error that nothing can take back.
+// Shapes: weight [rows, cols], finite; hessian [cols, cols] (SecondMoment).
+// Exact: measured; deterministic: same bits for any thread count if `product` keeps that promise.
+// Errors: those of Grid::make and inverse_factor; kInvalidInput for shapes and options;
+//         kNotRepresentable for a weight that is not finite, naming row and column; kExhausted.
+// Cost: rows * cols^2 + 2/3 cols^3 multiply-adds; three copies of the weight in float32 and one of
+// the Hessian in float32 and, while it is factored, two in float64.
+// Source: Frantar et al. 2023 (arXiv 2210.17323); the order from Zheng et al. (FOEM) where beta is
+// not zero.
+struct FeedbackResult {
+  PackedWeight weight;
+  QuantizeReport report;
+  double proxy_error = 0;  // tr(E H E^T) / tr(W H W^T), with the damped Hessian
+  double lambda = 0;       // damping that was added
+};
+struct FeedbackInput {
+  MatrixView weight;
+  std::span<const float> hessian;
+  double damping = 0.01;
+};
+Result<FeedbackResult> quantize_with_feedback(const FeedbackInput& input, FormatId target,
+                                              const FormatParams& params,
+                                              const FeedbackOptions& options,
+                                              const MatrixProduct& product, ThreadPool& pool,
+                                              std::string_view subject);
+
+}  // namespace packstone

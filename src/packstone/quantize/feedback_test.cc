@@ -1,0 +1,190 @@
+// Error feedback: identities that hold exactly, and a proxy error below plain rounding's on the
+// grid of every format.
+#include "packstone/quantize/feedback.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "packstone/format/registry.h"
+#include "packstone/quantize/factor.h"
+#include "packstone/quantize/grid.h"
+#include "packstone/quantize/second_moment.h"
+#include "packstone/transcode/format_ops.h"
+
+namespace packstone {
+namespace {
+
+void plain_product(const MatrixView& a, const MatrixView& b, float* out, std::int64_t stride) {
+  for (std::int64_t i = 0; i < a.rows; ++i)
+    for (std::int64_t j = 0; j < b.rows; ++j) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < a.cols; ++c)
+        sum += static_cast<double>(a.row(i)[c]) * b.row(j)[c];
+      out[i * stride + j] = static_cast<float>(sum);
+    }
+}
+
+// Weights and inputs of a layer whose channels are correlated and unequal.
+struct Layer {
+  std::int64_t rows, cols;
+  std::vector<float> weight, inputs, hessian;
+  MatrixView view() const { return {weight.data(), rows, cols, cols}; }
+};
+
+Layer make_layer(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  Layer layer{rows, cols, {}, {}, {}};
+  layer.weight.resize(static_cast<std::size_t>(rows * cols));
+  for (float& value : layer.weight) value = 0.02f * normal(random);
+  const std::int64_t tokens = 2 * cols;
+  layer.inputs.resize(static_cast<std::size_t>(tokens * cols));
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    float carried = 0;
+    for (std::int64_t c = 0; c < cols; ++c) {
+      carried = 0.9f * carried + normal(random);
+      layer.inputs[static_cast<std::size_t>(t * cols + c)] =
+          carried * (1.0f + 2.0f * static_cast<float>(c % 7 == 0));
+    }
+  }
+  SecondMoment moment = *SecondMoment::make(cols, "test");
+  moment.add({layer.inputs.data(), tokens, cols, cols}, plain_product);
+  moment.finish(plain_product);
+  layer.hessian.assign(moment.matrix().begin(), moment.matrix().end());
+  return layer;
+}
+
+FormatParams params_of(FormatId id) {
+  FormatParams params;
+  const auto sizes = format_info(id).group_sizes;
+  if (sizes.size() > 1) params.group_cols = 64;
+  return params;
+}
+
+TEST(SecondMoment, D13_MatchesFloat64) {
+  constexpr std::int64_t kCols = 40, kRows = 1300;
+  std::mt19937_64 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kRows * kCols);
+  for (float& value : x) value = normal(random);
+  SecondMoment moment = *SecondMoment::make(kCols, "test");
+  moment.add({x.data(), 700, kCols, kCols}, plain_product);
+  moment.add({x.data() + 700 * kCols, 600, kCols, kCols}, plain_product);
+  moment.finish(plain_product);
+  double off = 0, size = 0;
+  for (std::int64_t i = 0; i < kCols; ++i)
+    for (std::int64_t j = 0; j < kCols; ++j) {
+      double sum = 0;
+      for (std::int64_t t = 0; t < kRows; ++t)
+        sum += static_cast<double>(x[static_cast<std::size_t>(t * kCols + i)]) *
+               x[static_cast<std::size_t>(t * kCols + j)];
+      const double got = moment.matrix()[static_cast<std::size_t>(i * kCols + j)];
+      off += (got - sum) * (got - sum);
+      size += sum * sum;
+      EXPECT_EQ(moment.matrix()[static_cast<std::size_t>(i * kCols + j)],
+                moment.matrix()[static_cast<std::size_t>(j * kCols + i)]);
+    }
+  EXPECT_LE(std::sqrt(off / size), 1e-6);
+}
+
+TEST(SecondMoment, RowsThatAreNotFiniteAreLeftOut) {
+  const float x[] = {1, 2, NAN, 3, INFINITY, 4, 5, 6};
+  SecondMoment moment = *SecondMoment::make(2, "test");
+  moment.add({x, 4, 2, 2}, plain_product);
+  moment.finish(plain_product);
+  EXPECT_EQ(moment.rows(), 2);
+  EXPECT_EQ(moment.dropped(), 2);
+  EXPECT_EQ(moment.matrix()[0], 26);
+  EXPECT_EQ(moment.matrix()[1], 32);
+}
+
+TEST(Factor, D14_FactorOfTheInverse) {
+  ThreadPool one(1), three(3);
+  for (const std::int64_t n : {1, 5, 64, 65, 200}) {
+    const Layer layer = make_layer(1, n, 11);
+    const Factor factor = *inverse_factor(layer.hessian, n, {0.01}, one, "test");
+    const Factor again = *inverse_factor(layer.hessian, n, {0.01}, three, "test");
+    EXPECT_EQ(factor.upper, again.upper);
+    // H' U^T U = I.
+    double worst = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::vector<double> row(static_cast<std::size_t>(n)), out(row);
+      for (std::int64_t k = 0; k < n; ++k)
+        for (std::int64_t j = 0; j < n; ++j)
+          row[static_cast<std::size_t>(k)] +=
+              (layer.hessian[static_cast<std::size_t>(i * n + j)] + (i == j ? factor.lambda : 0)) *
+              factor.upper[static_cast<std::size_t>(k * n + j)];
+      for (std::int64_t k = 0; k < n; ++k)
+        for (std::int64_t j = k; j < n; ++j)
+          out[static_cast<std::size_t>(j)] += row[static_cast<std::size_t>(k)] *
+                                              factor.upper[static_cast<std::size_t>(k * n + j)];
+      for (std::int64_t j = 0; j < n; ++j)
+        worst = std::max(worst, std::abs(out[static_cast<std::size_t>(j)] - (i == j)));
+    }
+    EXPECT_LE(worst, 1e-3) << n;
+  }
+}
+
+TEST(Factor, D14_Refusals) {
+  ThreadPool pool(1);
+  const std::vector<float> zero(16), bad = {1, 0, 0, NAN};
+  for (const double damping : {0.0, 1.0, -1.0, static_cast<double>(NAN)})
+    EXPECT_EQ(inverse_factor(zero, 4, {damping}, pool, "test").error().code,
+              ErrorCode::kInvalidInput);
+  EXPECT_TRUE(inverse_factor(zero, 4, {0.01}, pool, "test")) << "a zero Hessian has a factor";
+  EXPECT_EQ(inverse_factor(bad, 2, {0.01}, pool, "test").error().code,
+            ErrorCode::kNotRepresentable);
+  EXPECT_EQ(inverse_factor(zero, 3, {0.01}, pool, "test").error().code, ErrorCode::kInvalidInput);
+}
+
+class FeedbackOnEveryGrid : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
+  const auto id = static_cast<FormatId>(GetParam());
+  if (!Grid::supports(id)) GTEST_SKIP();
+  const Layer layer = make_layer(64, 512, 5);
+  std::vector<float> diagonal(layer.hessian.size());
+  for (std::size_t i = 0; i < 512; ++i) diagonal[i * 513] = layer.hessian[i * 513];
+  ThreadPool one(1), three(3);
+  const FormatParams params = params_of(id);
+  if (layout_rule(id, {64, 512}, params) != nullptr) GTEST_SKIP() << "no such group";
+  const auto fed = quantize_with_feedback({layer.view(), layer.hessian}, id, params, {},
+                                          plain_product, one, "test");
+  ASSERT_TRUE(fed) << fed.error().message;
+  const auto again = quantize_with_feedback({layer.view(), layer.hessian}, id, params, {},
+                                            plain_product, three, "test");
+  for (int plane = 0; plane < fed->weight.plane_count(); ++plane)
+    EXPECT_TRUE(std::ranges::equal(fed->weight.plane(plane), again->weight.plane(plane)));
+  const auto plain = quantize_with_feedback({layer.view(), diagonal}, id, params, {},
+                                            plain_product, one, "test");
+  ASSERT_TRUE(plain) << plain.error().message;
+  const auto proxy = [&](const PackedWeight& weight) {
+    double sum = 0;
+    std::vector<float> rest(512), product(512);
+    for (std::int64_t row = 0; row < 64; ++row) {
+      decode_row(weight, row, rest);
+      for (std::size_t c = 0; c < 512; ++c) rest[c] -= layer.view().row(row)[c];
+      plain_product({rest.data(), 1, 512, 512}, {layer.hessian.data(), 512, 512, 512},
+                    product.data(), 512);
+      for (std::size_t c = 0; c < 512; ++c) sum += static_cast<double>(rest[c]) * product[c];
+    }
+    return sum;
+  };
+  EXPECT_LT(proxy(fed->weight), 0.8 * proxy(plain->weight));
+  std::printf("%-22s proxy error %.3e, without feedback %.3e\n",
+              std::string(format_info(id).name).c_str(), fed->proxy_error,
+              fed->proxy_error * proxy(plain->weight) / proxy(fed->weight));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, FeedbackOnEveryGrid,
+                         testing::Range<std::size_t>(0, format_count()),
+                         [](const auto& format) {
+                           std::string name(format_info(static_cast<FormatId>(format.param)).name);
+                           std::ranges::replace(name, '.', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace packstone
