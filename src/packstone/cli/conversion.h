@@ -34,6 +34,9 @@ struct TensorPlan {
   TranscodePlan plan;  // verdict, parameters of the target, conditions, reason
   std::uint64_t bytes = 0;
   std::optional<QuantizeReport> report;  // after quantizing
+  std::optional<PackedWeight> made;      // by a calibrated method, rows in Hugging Face order
+  bool parity = false;                   // of rtn: the reference's bytes
+  std::optional<double> proxy_error;     // of a method with feedback
 };
 
 // How far a plan looks: at headers only, or at every parameter and code.
@@ -44,6 +47,7 @@ struct ConversionPlan {
   ContainerKind container{};
   std::vector<TensorPlan> tensors;  // order of the source
   std::vector<std::string> not_carried;
+  Json calibration;                   // what a report says of it; null: none
   bool certify = false;               // write a certificate with the output
   std::filesystem::path certificate;  // where it stands, once written
   std::uint64_t bytes = 0;            // of all target tensors
@@ -61,10 +65,11 @@ Verdict worst_verdict(std::span<const TensorPlan> tensors);
 TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind container,
                      Context& context);
 
-// What quantize is asked for; of one method, rtn.
+// What quantize is asked for.
 struct QuantizeRequest {
   FormatId format{};
   FormatParams params;
+  bool parity = false;  // the bytes of the reference program, rtn only
 };
 
 // plan_conversion(source, layout, container, quantize, proof, context, command): with `quantize`,

@@ -46,6 +46,7 @@ TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& 
   plan.target = {request.format, request.params.group_cols, request.params.metadata};
   plan.plan.verdict = Verdict::kChanged;
   plan.plan.params = request.params;
+  plan.parity = request.parity;
   if (is_mlx_format(request.format))
     plan.plan.conditions.push_back(
         fmt::format("scales and biases are {}", float_name(request.params.metadata)));
@@ -100,13 +101,21 @@ TensorPlan move_plan(const CheckpointTensor& tensor, FormatId id, Proof proof, C
   return plan;
 }
 
-// candidate_formats; but the programs that read GPTQ, AWQ and the other layouts of Hugging Face
-// folders take no packed embedding: it becomes the narrowest float that has its values.
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
+
+// Whether the programs that read a layout take packed embeddings. Those of GPTQ, AWQ and the other
+// layouts of Hugging Face folders do not.
+bool takes_embeddings(const LayoutTarget& layout) {
+  return layout.gguf || layout.name.starts_with("mlx-") || layout.name == "mxfp4";
+}
+
+// candidate_formats; but an embedding that must not be packed becomes the narrowest float that has
+// its values.
 std::vector<FormatId> candidates_of(const CheckpointTensor& tensor, const LayoutTarget& layout) {
   std::vector<FormatId> ids = candidate_formats(layout, tensor.weight);
   const bool member = std::ranges::find(ids, tensor.weight.id()) != ids.end();
-  if (layout.gguf || layout.name.starts_with("mlx-") || layout.name == "mxfp4" || ids.empty() ||
-      is_float_format(ids[0]) || member || tensor.name != "model.embed_tokens.weight")
+  if (takes_embeddings(layout) || ids.empty() || is_float_format(ids[0]) || member ||
+      tensor.name != kEmbedding)
     return ids;
   return {kFloat16, kBFloat16, kFloat32};
 }
@@ -135,8 +144,10 @@ TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout
 }
 
 // Why quantize keeps a tensor, or nothing when it takes it.
-std::optional<std::string> kept_reason(const CheckpointTensor& tensor,
+std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const LayoutTarget& layout,
                                        const QuantizeRequest& request) {
+  if (!takes_embeddings(layout) && (tensor.name == kEmbedding || tensor.name == "lm_head.weight"))
+    return fmt::format("kept: readers of {} take no packed embedding or head", layout.name);
   if (tensor.shape.size() < 2) return "kept: a vector, not a matrix";
   if (tensor.shape.size() > 2) return fmt::format("kept: {} axes, not 2", tensor.shape.size());
   if (const char* rule = layout_rule(request.format, tensor.weight.shape(), request.params))
@@ -149,7 +160,7 @@ TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& who
                        Context& context) {
   std::optional<std::string> kept;
   if (quantize) {
-    kept = kept_reason(tensor, *quantize);
+    kept = kept_reason(tensor, whole.layout, *quantize);
     if (!kept) return quantize_plan(tensor, *quantize);
   }
   TensorPlan plan = is_float_format(tensor.weight.id())

@@ -35,6 +35,7 @@ Json tensor_json(const ConversionPlan& whole, const TensorPlan& tensor) {
     json["max_abs"] = tensor.report->max_abs;
     json["lost_groups"] = tensor.report->lost_groups;
   }
+  if (tensor.proxy_error) json["proxy_error"] = *tensor.proxy_error;
   return json;
 }
 
@@ -85,6 +86,7 @@ Json conversion_json(const ConversionPlan& plan) {
   json["worst_verdict"] = verdict_name(plan.worst());
   json["bytes"] = plan.bytes;
   json["not_carried"] = plan.not_carried;
+  if (!plan.calibration.is_null()) json["calibration"] = plan.calibration;
   if (!plan.certificate.empty()) json["certificate"] = plan.certificate.string();
   json["peak_memory_predicted"] = plan.peak_memory_predicted;
   return json;

@@ -1,4 +1,5 @@
 #include "packstone/checkpoint/value_rule.h"
+#include "packstone/cli/calibrated.h"
 #include "packstone/cli/certificate.h"
 #include "packstone/cli/progress.h"
 #include "packstone/cli/vectors.h"
@@ -46,9 +47,29 @@ Status write_vector(CheckpointWriter& writer, std::size_t index, const TensorPla
   return writer.write(index, {ByteSpan(target.planes[0])});
 }
 
-Status write_quantized(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,
-                       std::span<const std::int32_t> order, Context& context) {
+// A weight that stands in Hugging Face order.
+Status write_made(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,
+                  Context& context) {
+  const std::vector<std::int32_t> order = writer.stored_order(index);
+  if (order.empty()) return writer.write(index, plane_spans(*tensor.made));
+  PACKSTONE_TRY(const PackedWeight target, permute_rows(*tensor.made, order, context.pool()));
+  return writer.write(index, plane_spans(target));
+}
+
+Status write_rounded(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,
+                     std::span<const std::int32_t> order, Context& context) {
   const PackedWeight& source = tensor.source->weight;
+  if (!tensor.parity) {
+    const Shape shape = source.shape();
+    PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context.pool()));
+    PACKSTONE_TRY(Quantized quantized,
+                  round_to_grid({values.data(), shape.rows, shape.cols, shape.cols}, {},
+                                tensor.target.id, tensor.plan.params, context.pool(),
+                                tensor.source->name));
+    tensor.report = quantized.report;
+    tensor.made = std::move(quantized.weight);
+    return write_made(writer, index, tensor, context);
+  }
   const auto rows = [&](std::int64_t row, std::span<float> out) {
     decode_row(source, order.empty() ? row : order[static_cast<std::size_t>(row)], out);
   };
@@ -67,8 +88,9 @@ Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& ten
   const bool rule_changes = writer.value_rule(index) != tensor.source->value_rule;
   if (tensor.action == Action::kVector || rule_changes || vector_order(*tensor.source, order))
     return write_vector(writer, index, tensor, order);
+  if (tensor.made) return write_made(writer, index, tensor, context);
   if (tensor.action == Action::kQuantize)
-    return write_quantized(writer, index, tensor, order, context);
+    return write_rounded(writer, index, tensor, order, context);
   if (tensor.action == Action::kTranscode) {
     PACKSTONE_TRY(const PackedWeight target,
                   transcode(source, tensor.plan, tensor.target, order, context.pool()));
@@ -106,6 +128,7 @@ Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     PACKSTONE_CHECK_OK(context.check_cancel(command));
     PACKSTONE_CHECK_OK(write_tensor(*writer, i, plan.tensors[i], context));
+    plan.tensors[i].made.reset();
     progress.add(plan.tensors[i].bytes);
   }
   progress.finish();

@@ -39,26 +39,26 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   QuantizeOptions options;
   app.positional("SRC", path, "GGUF file or folder");
   app.required("--to", options.to, "LAYOUT: mlx-affine, gguf:Q4_0, ..., float32");
-  app.text("--method", options.method, "rtn: plan a quantize");
+  app.text("--method", options.method, "rtn, gptq or foem: plan a quantize");
   options.add(app);
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
   LayoutTarget layout;
   std::optional<QuantizeRequest> request;
   if (app.given("--method")) {
-    options.read(app);
+    PACKSTONE_CHECK_OK(options.read(app, "plan"));
     PACKSTONE_TRY(QuantizeTarget target, quantize_target("plan", options));
     layout = target.layout;
     request = target.request;
   } else {
-    for (const char* option : {"--bits", "--group-size"})
+    for (const char* option : {"--bits", "--group-size", "--mode"})
       if (app.given(option))
         return no_effect("cli.plan", option, "a convert keeps the codes", "--method rtn uses it");
     PACKSTONE_TRY(layout, parse_layout("plan", options.to));
   }
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(path));
   PACKSTONE_CHECK_OK(require_supported(source, "cli.plan"));
-  if (request && is_mlx_format(request->format)) request->params.metadata = metadata_type(source);
+  if (request) choose_metadata(source, *request);
   const ContainerKind container = layout.gguf ? ContainerKind::kGguf : ContainerKind::kFolder;
   PACKSTONE_TRY(const ConversionPlan plan, plan_conversion(source, layout, container, request,
                                                            Proof::kHeaders, context, "plan"));

@@ -1,36 +1,53 @@
 // packstone quantize: fewer bits a weight; the report says how far the values moved.
 #include "packstone/cli/arguments.h"
+#include "packstone/cli/pins.h"
 #include "packstone/cli/quantize_options.h"
 
 namespace packstone::cli {
+namespace {
+
+// All that decides what a calibrated quantize writes.
+Result<Json> call_json(const QuantizeOptions& options, const QuantizeTarget& target,
+                       const Calibration& calibration, const Checkpoint& source) {
+  PACKSTONE_TRY(const std::string sum, model_sha256(source));
+  Json call;
+  call["source_sha256"] = sum;
+  call["method"] = options.method;
+  call["to"] = format_info(target.request.format).name;
+  call["group_size"] = group_cols(target.request.format, target.request.params);
+  call["metadata"] = float_name(target.request.params.metadata);
+  call["damping"] = options.damping;
+  if (target.calibrated->feedback.beta != 0) call["beta"] = options.beta;
+  call["calibration"] = calibration.json;
+  return call;
+}
+
+}  // namespace
 
 Result<int> run_quantize(Arguments arguments, Context& context) {
   Options app(
       "quantize",
       "Quantizes every matrix of linear layers and embeddings whose columns divide by the group; "
-      "other "
-      "tensors are kept, exactly, and listed with the reason. The source may be packed itself. "
-      "mlx-affine takes 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128, with scales in the "
-      "source's "
-      "float type (config.json) or float16 (GGUF). gguf:Q4_0, gguf:Q4_1 and gguf:Q8_0 follow "
-      "ggml's "
-      "reference rules.");
+      "other tensors are kept, exactly, and listed with the reason. The source may be packed itself. "
+      "rtn rounds to nearest. gptq quantizes layer by layer with the inputs that a calibration text "
+      "gives it, and spreads every error over the columns that follow; foem also takes back a share "
+      "of the drift. Scales are stored in the source's float type (config.json) or float16 (GGUF) "
+      "where the layout leaves the choice.");
   std::string source_path, destination;
   bool force = false;
   QuantizeOptions options;
   app.positional("SRC", source_path, "GGUF file or folder");
   app.positional("DST", destination, "what to write");
-  app.required("--method", options.method, "rtn: round to nearest");
-  app.required("--to", options.to, "mlx-affine, gguf:Q4_0, gguf:Q4_1 or gguf:Q8_0");
+  app.required("--method", options.method, "rtn, gptq or foem");
+  app.required("--to", options.to, "mlx-affine, gguf:Q4_K, gptq, awq-gemm, ...: `packstone formats`");
   options.add(app);
-  app.text("--calibration", options.calibration, "has no effect with rtn");
-  app.hide("--calibration");
-  app.flag("--resume", options.resume, "has no effect with rtn");
+  options.add_calibration(app);
+  app.flag("--resume", options.resume, "goes on with the journal of a run that was stopped, DST.journal");
   app.hide("--resume");
   app.flag("--force", force, "replace an existing DST");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
-  options.read(app);
+  PACKSTONE_CHECK_OK(options.read(app, "quantize"));
   const auto start = std::chrono::steady_clock::now();
   PACKSTONE_TRY(QuantizeTarget target, quantize_target("quantize", options));
   PACKSTONE_TRY(const ContainerKind container,
@@ -38,11 +55,24 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(source_path));
   PACKSTONE_CHECK_OK(require_supported(source, "cli.quantize"));
   PACKSTONE_CHECK_OK(check_destination("quantize", source, destination, container, force));
-  if (is_mlx_format(target.request.format)) target.request.params.metadata = metadata_type(source);
+  choose_metadata(source, target.request);
   PACKSTONE_TRY(ConversionPlan plan,
                 plan_conversion(source, target.layout, container, target.request, Proof::kFull,
                                 context, "quantize"));
-  return finish_conversion(source, plan, destination, force, start, context, "quantize");
+  std::optional<Journal> journal;
+  if (target.calibrated && !plan.refused()) {
+    PACKSTONE_TRY(const Calibration calibration,
+                  read_calibration("quantize", options.calibration, source));
+    plan.calibration = calibration.json;
+    PACKSTONE_TRY(const Json call, call_json(options, target, calibration, source));
+    PACKSTONE_TRY(journal, Journal::open(destination, call, options.resume, context));
+    PACKSTONE_CHECK_OK(quantize_calibrated(source, calibration, *target.calibrated, *journal, plan,
+                                           context, "quantize"));
+  }
+  const Result<int> code =
+      finish_conversion(source, plan, destination, force, start, context, "quantize");
+  if (code && *code == 0 && journal) journal->remove();
+  return code;
 }
 
 }  // namespace packstone::cli

@@ -1,52 +1,109 @@
 #include "packstone/cli/quantize_options.h"
 
+#include <charconv>
+
 #include "packstone/cli/arguments.h"
+#include "packstone/quantize/grid.h"
 
 namespace packstone::cli {
 namespace {
 
-constexpr std::string_view kMethods[] = {"rtn"};
+struct Method {
+  std::string_view name;
+  bool calibrated;
+  bool has_beta;
+};
+constexpr Method kMethods[] = {
+    {"rtn", false, false}, {"gptq", true, false}, {"foem", true, true}};
 // Methods of the design that this build lacks.
-constexpr std::string_view kAbsentMethods[] = {"gptq", "awq",    "dwq",      "hqq",
-                                               "exl3", "qronos", "spinquant"};
+constexpr std::string_view kAbsentMethods[] = {"awq",  "gptaq",     "qqq",  "fp8",
+                                               "bnb",  "gguf",      "exl3", "paroquant"};
+constexpr std::string_view kModes[] = {"best", "parity"};
+
+std::string where(std::string_view command) {
+  return fmt::format("cli.{}", command);
+}
 
 std::unexpected<Error> bad_width(std::string_view command, std::string_view option, int got,
                                  std::string_view need) {
-  return fail(ErrorCode::kInvalidInput, fmt::format("cli.{}", command), option,
-              fmt::format("{}", got), need);
+  return fail(ErrorCode::kInvalidInput, where(command), option, fmt::format("{}", got), need);
 }
 
-constexpr std::string_view kRtnLayouts =
-    "a layout that rtn can write: mlx-affine, gguf:Q4_0, gguf:Q4_1, gguf:Q8_0";
-
-Status check_method(std::string_view command, std::string_view method) {
-  if (std::ranges::find(kMethods, method) != std::end(kMethods)) return {};
-  if (std::ranges::find(kAbsentMethods, method) != std::end(kAbsentMethods))
-    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--method",
-                fmt::format("`{}`", method), "rtn", "this build has no other method");
-  return no_choice(fmt::format("cli.{}", command), "--method", method, kMethods);
+Result<Method> find_method(std::string_view command, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Method& method : kMethods) {
+    if (method.name == name) return method;
+    names.push_back(method.name);
+  }
+  if (std::ranges::find(kAbsentMethods, name) != std::end(kAbsentMethods))
+    return fail(ErrorCode::kUnsupported, where(command), "--method", fmt::format("`{}`", name),
+                fmt::format("{}", fmt::join(names, ", ")), "this build has no other method");
+  return no_choice(where(command), "--method", name, names);
 }
 
-Result<QuantizeRequest> mlx_request(std::string_view command, const QuantizeOptions& options) {
-  const std::optional<FormatId> id = mlx_format(options.bits);
-  if (!id) return bad_width(command, "--bits", options.bits, "2, 3, 4, 5, 6 or 8");
-  if (options.group_size != 32 && options.group_size != 64 && options.group_size != 128)
-    return bad_width(command, "--group-size", options.group_size, "32, 64 or 128");
-  return QuantizeRequest{*id, {.group_cols = options.group_size}};
+Result<double> parse_number(std::string_view command, std::string_view option,
+                            const std::string& text, double low, double high) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= low && value <= high))
+    return fail(ErrorCode::kInvalidInput, where(command), option, fmt::format("`{}`", text),
+                fmt::format("a number from {} to {}", low, high));
+  return value;
 }
 
-// A gguf layout has one width and one group: the options may only repeat them.
-Result<QuantizeRequest> gguf_request(std::string_view command, const QuantizeOptions& options,
-                                     FormatId id) {
-  const int bits = format_info(id).code_bits;
-  const std::int64_t group = group_cols(id, {});
-  if (options.has_bits && options.bits != bits)
-    return bad_width(command, "--bits", options.bits,
-                     fmt::format("{}, as {} has", bits, format_info(id).layout));
-  if (options.has_group_size && options.group_size != group)
-    return bad_width(command, "--group-size", options.group_size,
-                     fmt::format("{}, as {} has", group, format_info(id).layout));
-  return QuantizeRequest{id, {}};
+// The member of a family with the width that the call asks for.
+Result<FormatId> member_of(std::string_view command, const LayoutTarget& layout,
+                           const QuantizeOptions& options) {
+  if (layout.format) {
+    const int bits = format_info(*layout.format).code_bits;
+    if (options.has_bits && options.bits != bits)
+      return bad_width(command, "--bits", options.bits,
+                       fmt::format("{}, as {} has", bits, layout.name));
+    return *layout.format;
+  }
+  std::string widths;
+  for (const FormatId id : layout.family) {
+    const int bits = format_info(id).code_bits;
+    if (bits == options.bits) return id;
+    const std::string text = fmt::to_string(bits);
+    if (!widths.ends_with(text)) widths += fmt::format("{}{}", widths.empty() ? "" : ", ", text);
+  }
+  return bad_width(command, "--bits", options.bits, widths);
+}
+
+Result<FormatParams> group_of(std::string_view command, const QuantizeOptions& options,
+                              FormatId id) {
+  const FormatInfo& info = format_info(id);
+  const auto sizes = info.group_sizes;
+  if (sizes.size() == 1 && sizes[0] != kWholeRow) {
+    if (options.has_group_size && options.group_size != sizes[0])
+      return bad_width(command, "--group-size", options.group_size,
+                       fmt::format("{}, as {} has", sizes[0], info.layout));
+    return FormatParams{.group_cols = group_cols(id, {}) == sizes[0] ? 0 : sizes[0]};
+  }
+  if (std::ranges::find(sizes, options.group_size) != sizes.end())
+    return FormatParams{.group_cols = options.group_size};
+  std::string legal;
+  for (const std::int32_t size : sizes)
+    if (size != kWholeRow) legal += fmt::format("{}{}", legal.empty() ? "" : ", ", size);
+  return bad_width(command, "--group-size", options.group_size, legal);
+}
+
+Status check_layout(std::string_view command, const QuantizeOptions& options, const Method& method,
+                    FormatId id) {
+  const std::string name = fmt::format("`{}`", options.to);
+  if (is_float_format(id))
+    return fail(ErrorCode::kUnsupported, where(command), "--to", name, "a packed layout",
+                "`convert` decodes to floats");
+  if (options.mode == "parity" && !rtn_supports(id))
+    return fail(ErrorCode::kUnsupported, where(command), "--to", name,
+                "mlx-affine, gguf:Q4_0, gguf:Q4_1 or gguf:Q8_0",
+                "--mode parity follows the reference programs of these layouts");
+  if (options.mode == "best" && !Grid::supports(id))
+    return fail(ErrorCode::kUnsupported, where(command), "--to", name,
+                fmt::format("a layout that {} can write: one with scales for groups of columns",
+                            method.name));
+  return {};
 }
 
 }  // namespace
@@ -55,45 +112,81 @@ void QuantizeOptions::add(Options& app) {
   app.number("--bits", bits, 1, 16, "bits of a code; default 4, or the layout's own");
   app.number("--group-size", group_size, 1, 1 << 20,
              "columns with one scale; default 64, or the layout's own");
+  app.text("--mode", mode,
+           "best: scales by a weighted search (default); parity: rtn with the bytes of mlx.quantize "
+           "or ggml's reference");
 }
 
-void QuantizeOptions::read(const Options& app) {
+void QuantizeOptions::add_calibration(Options& app) {
+  app.text("--calibration", calibration.file,
+           "text, .jsonl with a \"text\" a line, or .json with token ids");
+  app.number("--samples", calibration.samples, 1, 1 << 20, "pieces of the text; default 128");
+  app.number("--sequence-length", calibration.length, 2, 1 << 20,
+             "tokens of a piece; default 512");
+  app.number("--seed", calibration.seed, "picks the pieces; default 123");
+  app.text("--damping", damping, "share of the mean diagonal added to the Hessian; default 0.01");
+  app.text("--beta", beta, "foem: share of the drift that is taken back; default 0.2");
+}
+
+Status QuantizeOptions::read(const Options& app, std::string_view command) {
   has_bits = app.given("--bits");
   has_group_size = app.given("--group-size");
+  PACKSTONE_TRY(const Method chosen, find_method(command, method));
+  if (std::ranges::find(kModes, mode) == std::end(kModes))
+    return no_choice(where(command), "--mode", mode, kModes);
+  if (command != "quantize") return {};
+  if (!chosen.calibrated)
+    for (const char* option : {"--calibration", "--samples", "--sequence-length", "--seed",
+                               "--damping"})
+      if (app.given(option))
+        return no_effect(where(command), option, fmt::format("{} reads no data", method));
+  if (!chosen.has_beta && app.given("--beta"))
+    return no_effect(where(command), "--beta", fmt::format("{} has no beta", method));
+  if (chosen.calibrated && calibration.file.empty())
+    return fail(ErrorCode::kInvalidInput, where(command), "--calibration", "no file",
+                fmt::format("a text that {} looks at the model with", method));
+  return {};
 }
 
 Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeOptions& options) {
-  PACKSTONE_CHECK_OK(check_method(command, options.method));
-  if (options.resume)
-    return no_effect(fmt::format("cli.{}", command), "--resume", "rtn keeps no journal");
-  if (!options.calibration.empty())
-    return no_effect(fmt::format("cli.{}", command), "--calibration", "rtn reads no data");
+  PACKSTONE_TRY(const Method method, find_method(command, options.method));
+  if (options.resume && !method.calibrated)
+    return no_effect(where(command), "--resume",
+                     fmt::format("{} keeps no journal", options.method));
+  if (options.mode == "parity" && method.calibrated)
+    return no_effect(where(command), "--mode",
+                     fmt::format("{} has no mode parity", options.method));
   PACKSTONE_TRY(LayoutTarget layout, parse_layout(command, options.to));
-  if (!layout.format && layout.name != "mlx-affine")
-    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
-                fmt::format("`{}`", options.to), std::string(kRtnLayouts));
-  Result<QuantizeRequest> request = layout.format ? gguf_request(command, options, *layout.format)
-                                                  : mlx_request(command, options);
-  if (!request) return std::unexpected(request.error());
-  if (!rtn_supports(request->format))
-    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
-                fmt::format("`{}`", options.to), std::string(kRtnLayouts),
-                is_float_format(request->format) ? "`convert` decodes to floats" : "");
-  return QuantizeTarget{std::move(layout), *request};
+  PACKSTONE_TRY(const FormatId id, member_of(command, layout, options));
+  PACKSTONE_CHECK_OK(check_layout(command, options, method, id));
+  PACKSTONE_TRY(const FormatParams params, group_of(command, options, id));
+  QuantizeTarget target{std::move(layout), {id, params, options.mode == "parity"}, {}};
+  if (!method.calibrated) return target;
+  CalibratedMethod& calibrated = target.calibrated.emplace();
+  constexpr double kLeast = 1e-9, kMost = 0.999999999;  // the ends of (0, 1) raise
+  PACKSTONE_TRY(calibrated.damping,
+                parse_number(command, "--damping", options.damping, kLeast, kMost));
+  if (method.has_beta) {
+    PACKSTONE_TRY(const double beta, parse_number(command, "--beta", options.beta, 0, 1));
+    calibrated.feedback.beta = static_cast<float>(beta);
+  }
+  return target;
 }
 
-FloatType metadata_type(const Checkpoint& source) {
-  if (source.container == ContainerKind::kGguf || !source.config_json.is_object())
-    return FloatType::kF16;
+void choose_metadata(const Checkpoint& source, QuantizeRequest& request) {
+  const bool typed = std::ranges::any_of(format_info(request.format).params, [](const auto& spec) {
+    return spec.coding == ParamCoding::kMetadata;
+  });
+  if (!typed || source.container == ContainerKind::kGguf || !source.config_json.is_object())
+    return;
   for (const char* key : {"torch_dtype", "dtype"}) {
     const auto found = source.config_json.find(key);
     if (found == source.config_json.end() || !found->is_string()) continue;
     const std::string& name = found->get_ref<const std::string&>();
-    if (name == "bfloat16") return FloatType::kBF16;
-    if (name == "float32") return FloatType::kF32;
-    return FloatType::kF16;
+    if (name == "bfloat16") request.params.metadata = FloatType::kBF16;
+    if (name == "float32") request.params.metadata = FloatType::kF32;
+    return;
   }
-  return FloatType::kF16;
 }
 
 }  // namespace packstone::cli

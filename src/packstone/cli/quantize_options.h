@@ -5,34 +5,40 @@
 #include <string>
 
 #include "packstone/cli/arguments.h"
+#include "packstone/cli/calibrated.h"
 #include "packstone/cli/conversion.h"
 
 namespace packstone::cli {
 
 struct QuantizeOptions {
-  std::string method, to, calibration;
+  std::string method, to;
+  std::string mode = "best";
   int bits = 4;
   int group_size = 64;
+  CalibrationOptions calibration;
+  std::string damping = "0.01", beta = "0.2";
   bool resume = false;
   bool has_bits = false, has_group_size = false;
 
-  // Adds --bits and --group-size.
+  // Adds the options that quantize and plan share, and those that calibration has.
   void add(Options& app);
-  // Notes which of them the call has; after parse.
-  void read(const Options& app);
+  void add_calibration(Options& app);
+  // Notes which of them the call has; after parse. Errors: kInvalidInput for an option without
+  // effect under the method.
+  Status read(const Options& app, std::string_view command);
 };
 
+// Errors: kInvalidInput for an unknown method, a width or group that the layout does not have, or an
+// option without effect; kUnsupported for methods that this build lacks.
 struct QuantizeTarget {
   LayoutTarget layout;
   QuantizeRequest request;
+  std::optional<CalibratedMethod> calibrated;  // of a method with calibration
 };
-
-// The checked target. Errors: kInvalidInput for an unknown method, a width or group that the layout
-// does not have, or an option without effect; kUnsupported for methods that this build lacks.
 Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeOptions& options);
 
-// The type of scales that a source asks for: its config's torch_dtype; float16 for GGUF and for
-// configs without one.
-FloatType metadata_type(const Checkpoint& source);
+// Gives a request whose layout stores scales in a float type of choice that of the source: its
+// config's torch_dtype; float16 for GGUF and for configs without one.
+void choose_metadata(const Checkpoint& source, QuantizeRequest& request);
 
 }  // namespace packstone::cli

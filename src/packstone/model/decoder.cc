@@ -236,30 +236,39 @@ void Decoder::add_residual(const std::vector<float>& bias, const std::vector<flo
   ops_->add(x_ + row * n, y, n);
 }
 
-void Decoder::attention(std::int64_t index, std::span<const BatchRow> rows,
-                        std::span<KvCache* const> caches) {
+void Decoder::norm(const std::vector<float>& weight, std::int64_t rows) {
+  const std::int64_t n = config_.hidden;
+  each_row(rows, [&](std::int64_t row) {
+    ops_->rms_norm(x_ + row * n, weight.data(), eps_, n, normed_ + row * n);
+  });
+}
+
+void Decoder::attention_heads(std::int64_t index, std::span<const BatchRow> rows,
+                              std::span<KvCache* const> caches) {
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
   const auto count = static_cast<std::int64_t>(rows.size());
-  const std::int64_t n = config_.hidden;
-  run_group(normed_, n, count, {{&layer.q, q_}, {&layer.k, k_}, {&layer.v, v_}});
+  run_group(normed_, config_.hidden, count, {{&layer.q, q_}, {&layer.k, k_}, {&layer.v, v_}});
   each_row(count, [&](std::int64_t row) {
     const BatchRow& where = rows[static_cast<std::size_t>(row)];
     place_row(index, row, where, sequence(caches, where));
   });
   attend(index, rows, caches);
-  run_group(mixed_, config_.heads * config_.head_dim, count, {{&layer.o, y_}});
-  each_row(count, [&](std::int64_t row) {
+}
+
+void Decoder::attention_output(std::int64_t index, std::int64_t rows) {
+  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const std::int64_t n = config_.hidden;
+  run_group(mixed_, config_.heads * config_.head_dim, rows, {{&layer.o, y_}});
+  each_row(rows, [&](std::int64_t row) {
     add_residual(layer.o.bias, layer.post_attention_norm, row);
     ops_->rms_norm(x_ + row * n, layer.ffn_norm.data(), eps_, n, normed_ + row * n);
   });
 }
 
-// Ends with the norm that comes next: the following layer's first, or the final one.
-void Decoder::feed_forward(std::int64_t index, std::int64_t rows) {
-  const auto at = static_cast<std::size_t>(index);
-  const LayerWeights& layer = weights_.layers[at];
-  const std::int64_t n = config_.hidden, inner = config_.intermediate;
-  run_group(normed_, n, rows, {{&layer.gate, gate_}, {&layer.up, up_}});
+void Decoder::feed_forward_inner(std::int64_t index, std::int64_t rows) {
+  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const std::int64_t inner = config_.intermediate;
+  run_group(normed_, config_.hidden, rows, {{&layer.gate, gate_}, {&layer.up, up_}});
   each_row(rows, [&](std::int64_t row) {
     float* gate = gate_ + row * inner;
     float* up = up_ + row * inner;
@@ -270,7 +279,14 @@ void Decoder::feed_forward(std::int64_t index, std::int64_t rows) {
     else
       ops_->gelu_mul(gate, up, inner);
   });
-  run_group(gate_, inner, rows, {{&layer.down, y_}});
+}
+
+// Ends with the norm that comes next: the following layer's first, or the final one.
+void Decoder::feed_forward_output(std::int64_t index, std::int64_t rows) {
+  const auto at = static_cast<std::size_t>(index);
+  const LayerWeights& layer = weights_.layers[at];
+  const std::int64_t n = config_.hidden;
+  run_group(gate_, config_.intermediate, rows, {{&layer.down, y_}});
   const bool is_last = at + 1 == weights_.layers.size();
   const std::vector<float>& next =
       is_last ? weights_.final_norm : weights_.layers[at + 1].attention_norm;
@@ -304,8 +320,11 @@ std::int64_t Decoder::run(std::span<const BatchRow> rows, std::span<KvCache* con
   PACKSTONE_ASSERT(rows.size() <= ids_.size());
   embed(rows);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    attention(layer, rows, caches);
-    feed_forward(layer, static_cast<std::int64_t>(rows.size()));
+    const auto count = static_cast<std::int64_t>(rows.size());
+    attention_heads(layer, rows, caches);
+    attention_output(layer, count);
+    feed_forward_inner(layer, count);
+    feed_forward_output(layer, count);
   }
   for (const BatchRow& row : rows) sequence(caches, row).set_length(row.position + 1);
   return logits(rows, out);

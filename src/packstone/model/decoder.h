@@ -32,6 +32,30 @@ class Decoder {
   const DecoderWeights& weights() const { return weights_; }
   std::uint64_t buffer_bytes() const { return memory_.size() * sizeof(float); }
 
+  // The steps of run, for those who look at a layer from inside (LayerWalk). Each reads and writes
+  // the rows of the buffers that it names, of at most rows_max rows.
+  struct Buffers {
+    float* x;       // [rows, hidden] between layers
+    float* normed;  // [rows, hidden] inputs of q, k, v and of gate, up
+    float* mixed;   // [rows, heads * head_dim] input of o
+    float* inner;   // [rows, intermediate] input of down
+  };
+  Buffers buffers() const { return {x_, normed_, mixed_, gate_}; }
+  DecoderWeights& weights() { return weights_; }
+  // x and normed of the first layer, and the angles of the rows' positions.
+  void embed(std::span<const BatchRow> rows);
+  // normed from x.
+  void norm(const std::vector<float>& weight, std::int64_t rows);
+  // mixed from normed; keys and values go into the caches.
+  void attention_heads(std::int64_t layer, std::span<const BatchRow> rows,
+                       std::span<KvCache* const> caches);
+  // x and normed (of the feed-forward part) from mixed.
+  void attention_output(std::int64_t layer, std::int64_t rows);
+  // inner from normed.
+  void feed_forward_inner(std::int64_t layer, std::int64_t rows);
+  // x and normed (of what comes next) from inner.
+  void feed_forward_output(std::int64_t layer, std::int64_t rows);
+
  private:
   Decoder(DecoderWeights weights, const ModelConfig& config, const DecoderRecipe& recipe,
           ThreadPool& pool, const LoadOptions& options, MatmulWorkspace workspace);
@@ -47,12 +71,8 @@ class Decoder {
   template <class Function>
   void each_row(std::int64_t rows, Function function);
 
-  void embed(std::span<const BatchRow> rows);
-  void attention(std::int64_t index, std::span<const BatchRow> rows,
-                 std::span<KvCache* const> caches);
   void place_row(std::int64_t layer, std::int64_t row, const BatchRow& where, SequenceCache& cache);
   void attend(std::int64_t index, std::span<const BatchRow> rows, std::span<KvCache* const> caches);
-  void feed_forward(std::int64_t index, std::int64_t rows);
   // x += [post norm] (y + bias) for one row.
   void add_residual(const std::vector<float>& bias, const std::vector<float>& post_norm,
                     std::int64_t row);
@@ -80,5 +100,11 @@ class Decoder {
   std::vector<float> scores_;  // [workers, scores_stride_]
   std::int64_t scores_stride_ = 0;
 };
+
+// load_decoder(checkpoint, pool, options): the decoder of the checkpoint's architecture, every
+// weight bound to a kernel. The checkpoint's bytes must outlive it.
+// Errors: those of Model::load.
+Result<Decoder> load_decoder(const Checkpoint& checkpoint, ThreadPool& pool,
+                             const LoadOptions& options);
 
 }  // namespace packstone

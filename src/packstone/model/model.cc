@@ -64,7 +64,8 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
-Result<Model> Model::load(Checkpoint checkpoint, ThreadPool& pool, const LoadOptions& options) {
+Result<Decoder> load_decoder(const Checkpoint& checkpoint, ThreadPool& pool,
+                             const LoadOptions& options) {
   if (options.rows_max < 1 || options.rows_max > kRowsMax)
     return fail(ErrorCode::kInvalidInput, "model.load", "rows_max",
                 fmt::to_string(options.rows_max), fmt::format("1 to {}", kRowsMax));
@@ -75,8 +76,11 @@ Result<Model> Model::load(Checkpoint checkpoint, ThreadPool& pool, const LoadOpt
                 architecture_name(checkpoint.config.architecture), "one that this build runs");
   const DecoderRecipe recipe = entry->recipe(checkpoint.config);
   PACKSTONE_TRY(DecoderWeights weights, bind_weights(checkpoint, recipe));
-  PACKSTONE_TRY(Decoder decoder,
-                Decoder::make(std::move(weights), checkpoint.config, recipe, pool, options));
+  return Decoder::make(std::move(weights), checkpoint.config, recipe, pool, options);
+}
+
+Result<Model> Model::load(Checkpoint checkpoint, ThreadPool& pool, const LoadOptions& options) {
+  PACKSTONE_TRY(Decoder decoder, load_decoder(checkpoint, pool, options));
   return Model(std::make_unique<State>(std::move(checkpoint), options, &pool, std::move(decoder)));
 }
 

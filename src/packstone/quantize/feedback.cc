@@ -25,16 +25,19 @@ void subtract_scaled(float* target, const float* source, float factor, std::int6
   for (std::int64_t j = 0; j < count; ++j) target[j] -= factor * source[j];
 }
 
-// All that the rows share.
+// Rows are independent: they are worked off in slices, so that memory is bounded.
+constexpr std::int64_t kSliceFloats = 1 << 24;
+
+// What the slices share, and the buffers of one slice.
 struct Job {
-  const FeedbackInput& input;
+  MatrixView weight;  // of the slice
   const FeedbackOptions& options;
   const Grid& grid;
   std::int64_t rows, cols, unit, group;
   std::vector<std::int32_t> column;  // of each position in the order of work
-  std::vector<float> upper;          // U by position, [cols, cols]
+  std::vector<float> upper;          // U by position, [cols, cols]; empty: no feedback
   std::vector<float> turned;         // its transpose
-  std::vector<float> cost;           // 1 / U[k, k]^2 by column
+  std::vector<float> cost;           // of an error, by column
   std::vector<float> errors;         // [rows, cols] by position
   std::vector<float> current;        // [rows, block]
   std::vector<std::uint8_t> codes;   // [rows, cols] by column
@@ -103,18 +106,19 @@ void read_levels(const Job& job, std::int64_t row, std::int64_t first_col, Worke
 // `block` on, up to block_end.
 void run_unit(Job& job, std::int64_t row, std::int64_t begin, std::int64_t end, std::int64_t block,
               std::int64_t block_end, float* current, Worker& worker) {
-  const float* original = job.input.weight.row(row);
+  const float* original = job.weight.row(row);
   const float beta = job.options.beta;
   const std::int64_t first_col =
       job.column[static_cast<std::size_t>(begin)] / job.unit * job.unit;
   for (std::int64_t p = begin; p < end; ++p) {
     const std::int32_t col = job.column[static_cast<std::size_t>(p)];
-    const float* factor = job.factor_row(p);
     const float value = current[p - block];
     const Levels::Rounded rounded =
         worker.levels[static_cast<std::size_t>((col - first_col) / job.group)].round(value);
     job.codes[static_cast<std::size_t>(row * job.cols + col)] =
         static_cast<std::uint8_t>(rounded.code);
+    if (job.upper.empty()) continue;
+    const float* factor = job.factor_row(p);
     float rest = value - rounded.value;
     if (beta != 0) rest -= beta * (value - original[col]);
     const float error = rest / factor[p];
@@ -130,7 +134,7 @@ void run_unit(Job& job, std::int64_t row, std::int64_t begin, std::int64_t end, 
 void run_row(Job& job, std::int64_t row, std::int64_t block, std::int64_t block_end,
              bool fit_here, Worker& worker) {
   float* current = job.current.data() + row * (block_end - block);
-  const float* original = job.input.weight.row(row);
+  const float* original = job.weight.row(row);
   for (std::int64_t p = block; p < block_end; ++p)
     current[p - block] = original[job.column[static_cast<std::size_t>(p)]] - current[p - block];
   for (std::int64_t begin = block; begin < block_end;) {
@@ -156,7 +160,7 @@ void fit_all(Job& job, ThreadPool& pool, std::vector<Worker>& workers) {
     Worker& worker = workers[static_cast<std::size_t>(index)];
     for (std::int64_t row = begin; row < end; ++row)
       for (std::int64_t col = 0; col < job.cols; col += job.unit) {
-        std::copy_n(job.input.weight.row(row) + col, std::min(job.unit, job.cols - col),
+        std::copy_n(job.weight.row(row) + col, std::min(job.unit, job.cols - col),
                     worker.values.begin());
         fit_unit(job, row, col, worker, job.raw.data());
       }
@@ -181,7 +185,7 @@ void run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
   for (std::int64_t block = 0; block < job.cols; block += step) {
     const std::int64_t end = std::min(block + step, job.cols), width = end - block;
     std::ranges::fill(job.current, 0.0f);
-    if (block > 0)
+    if (block > 0 && !job.upper.empty())
       product({job.errors.data(), job.rows, block, job.cols},
               {job.turned.data() + block * job.cols, width, block, job.cols}, job.current.data(),
               width);
@@ -193,22 +197,39 @@ void run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
   }
 }
 
-// tr(X H X^T), row by row.
-double quadratic(const MatrixView& x, const std::vector<float>& hessian,
-                 const MatrixProduct& product, std::vector<float>& scratch) {
-  scratch.resize(static_cast<std::size_t>(x.rows * x.cols));
-  product(x, {hessian.data(), x.cols, x.cols, x.cols}, scratch.data(), x.cols);
-  double sum = 0;
-  for (std::int64_t row = 0; row < x.rows; ++row)
-    for (std::int64_t col = 0; col < x.cols; ++col)
-      sum += static_cast<double>(x.row(row)[col]) *
-             scratch[static_cast<std::size_t>(row * x.cols + col)];
-  return sum;
+struct Quadratic {
+  double lost = 0, whole = 0;  // tr(E H E^T), tr(W H W^T)
+};
+
+// Of a packed weight against its values; H by column.
+Quadratic quadratic(const PackedWeight& packed, const MatrixView& weight,
+                    const std::vector<float>& hessian, const MatrixProduct& product) {
+  constexpr std::int64_t kRows = 256;
+  const std::int64_t n = weight.cols;
+  std::vector<float> rest(static_cast<std::size_t>(kRows * n)), out(rest.size());
+  const auto add = [&](const MatrixView& x) {
+    product(x, {hessian.data(), n, n, n}, out.data(), n);
+    double sum = 0;
+    for (std::int64_t row = 0; row < x.rows; ++row)
+      for (std::int64_t col = 0; col < n; ++col)
+        sum += static_cast<double>(x.row(row)[col]) * out[static_cast<std::size_t>(row * n + col)];
+    return sum;
+  };
+  Quadratic sums;
+  for (std::int64_t first = 0; first < weight.rows; first += kRows) {
+    const std::int64_t rows = std::min(kRows, weight.rows - first);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      float* at = rest.data() + row * n;
+      decode_row(packed, first + row, {at, static_cast<std::size_t>(n)});
+      for (std::int64_t col = 0; col < n; ++col) at[col] = weight.row(first + row)[col] - at[col];
+    }
+    sums.lost += add({rest.data(), rows, n, n});
+    sums.whole += add(weight.part(first, rows, 0, n));
+  }
+  return sums;
 }
 
-Result<PackedWeight> pack(Job& job, ThreadPool& pool, std::string_view subject) {
-  PACKSTONE_TRY(OwnedWeight owned, OwnedWeight::allocate(job.grid.id(), {job.rows, job.cols},
-                                                         job.grid.params()));
+void pack(Job& job, OwnedWeight& owned, std::int64_t first_row, ThreadPool& pool) {
   const auto planes = owned.pointers();
   std::vector<std::vector<std::uint32_t>> codes(static_cast<std::size_t>(pool.size()));
   for (auto& row : codes) row.resize(static_cast<std::size_t>(job.cols));
@@ -216,39 +237,69 @@ Result<PackedWeight> pack(Job& job, ThreadPool& pool, std::string_view subject) 
     auto& wide = codes[static_cast<std::size_t>(worker)];
     for (std::int64_t row = first; row < last; ++row) {
       std::copy_n(job.codes.begin() + row * job.cols, job.cols, wide.begin());
-      pack_row(owned.id, owned.shape, owned.params, planes.data(), row, wide,
+      pack_row(owned.id, owned.shape, owned.params, planes.data(), first_row + row, wide,
                {job.raw.data() + row * job.groups(), static_cast<std::size_t>(job.groups())});
     }
   };
   pool.parallel(job.rows, kPackUnitRows, work);
+}
+
+// All rows, slice by slice. `product` is null without feedback.
+Result<PackedWeight> run_slices(Job& job, const MatrixView& weight, const MatrixProduct& product,
+                                ThreadPool& pool, std::string_view subject) {
+  PACKSTONE_TRY(OwnedWeight owned, OwnedWeight::allocate(job.grid.id(), {weight.rows, weight.cols},
+                                                         job.grid.params()));
+  const std::int64_t step =
+      std::max<std::int64_t>(kSliceFloats / job.cols / kPackUnitRows, 1) * kPackUnitRows;
+  for (std::int64_t first = 0; first < weight.rows; first += step) {
+    job.rows = std::min(step, weight.rows - first);
+    job.weight = weight.part(first, job.rows, 0, weight.cols);
+    job.codes.resize(static_cast<std::size_t>(job.rows * job.cols));
+    if (!job.upper.empty()) job.errors.resize(job.codes.size());
+    job.raw.resize(static_cast<std::size_t>(job.rows * job.groups()));
+    run_blocks(job, product, pool);
+    pack(job, owned, first, pool);
+  }
   return std::move(owned).release(subject);
+}
+
+Status check_shape(std::string_view where, const MatrixView& weight, FormatId target,
+                   const FormatParams& params, std::string_view subject) {
+  if (weight.rows < 1 || weight.cols < 1)
+    return fail(ErrorCode::kInvalidInput, where, subject,
+                fmt::format("a weight of [{}, {}]", weight.rows, weight.cols),
+                "a row and a column");
+  if (const char* rule = layout_rule(target, {weight.rows, weight.cols}, params))
+    return fail(ErrorCode::kInvalidInput, where, subject,
+                fmt::format("{} of [{}, {}], group {}", format_info(target).name, weight.rows,
+                            weight.cols, params.group_cols),
+                rule);
+  return {};
 }
 
 Status check(const FeedbackInput& input, FormatId target, const FormatParams& params,
              const FeedbackOptions& options, std::string_view subject) {
+  PACKSTONE_CHECK_OK(check_shape(kWhere, input.weight, target, params, subject));
   const auto cols = static_cast<std::size_t>(input.weight.cols);
-  if (input.weight.rows < 1 || cols < 1 || input.hessian.size() % cols != 0 ||
-      input.hessian.size() / cols != cols)
+  if (input.hessian.size() % cols != 0 || input.hessian.size() / cols != cols)
     return fail(ErrorCode::kInvalidInput, kWhere, subject,
-                fmt::format("a weight of [{}, {}] and {} values of its Hessian", input.weight.rows,
-                            cols, input.hessian.size()),
-                "a row, a column and a Hessian of [columns, columns]");
-  if (const char* rule = layout_rule(target, {input.weight.rows, input.weight.cols}, params))
-    return fail(ErrorCode::kInvalidInput, kWhere, subject,
-                fmt::format("{} of [{}, {}], group {}", format_info(target).name,
-                            input.weight.rows, cols, params.group_cols),
-                rule);
+                fmt::format("{} values of a Hessian", input.hessian.size()),
+                fmt::format("[{}, {}]", cols, cols));
   if (!(options.beta >= 0 && options.beta <= 1))
     return fail(ErrorCode::kInvalidInput, kWhere, subject, fmt::format("beta {}", options.beta),
                 "a number from 0 to 1");
   return check_finite(input.weight, kWhere, subject);
 }
 
+Job make_job(const Grid& grid, const FeedbackOptions& options, std::int64_t cols) {
+  return {{}, options, grid, 0, cols, grid.unit_cols(), grid.group_cols(), {}, {}, {}, {}, {}, {},
+          {}, {}};
+}
+
 Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
                            const FeedbackOptions& options, const MatrixProduct& product,
                            ThreadPool& pool, std::string_view subject) {
-  Job job{input, options, grid, input.weight.rows, input.weight.cols, grid.unit_cols(),
-          grid.group_cols(), {}, {}, {}, {}, {}, {}, {}, {}};
+  Job job = make_job(grid, options, input.weight.cols);
   const std::int64_t n = job.cols;
   const auto square = static_cast<std::size_t>(n * n);
   job.column = column_order(input, job.unit, options.order);
@@ -270,26 +321,14 @@ Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
       job.turned[static_cast<std::size_t>(j * n + i)] =
           job.upper[static_cast<std::size_t>(i * n + j)];
   }
-  job.errors.resize(static_cast<std::size_t>(job.rows * n));
-  job.codes.resize(job.errors.size());
-  job.raw.resize(static_cast<std::size_t>(job.rows * job.groups()));
-  run_blocks(job, product, pool);
-  PACKSTONE_TRY(PackedWeight weight, pack(job, pool, subject));
+  PACKSTONE_TRY(PackedWeight weight, run_slices(job, input.weight, product, pool, subject));
   PACKSTONE_TRY(const QuantizeReport report, measure(weight, input.weight, pool, subject));
-  FeedbackResult result{std::move(weight), report, 0, factor.lambda};
   std::ranges::copy(input.hessian, hessian.begin());
   for (std::int64_t i = 0; i < n; ++i)
     hessian[static_cast<std::size_t>(i * n + i)] += static_cast<float>(factor.lambda);
-  const double whole = quadratic(input.weight, hessian, product, job.upper);
-  for (std::int64_t row = 0; row < job.rows; ++row) {
-    float* rest = job.errors.data() + row * n;
-    decode_row(result.weight, row, {rest, static_cast<std::size_t>(n)});
-    for (std::int64_t col = 0; col < n; ++col) rest[col] = input.weight.row(row)[col] - rest[col];
-  }
-  const double lost =
-      quadratic({job.errors.data(), job.rows, n, n}, hessian, product, job.upper);
-  result.proxy_error = whole > 0 ? lost / whole : 0;
-  return result;
+  const Quadratic sums = quadratic(weight, input.weight, hessian, product);
+  return FeedbackResult{std::move(weight), report, sums.whole > 0 ? sums.lost / sums.whole : 0,
+                        factor.lambda};
 }
 
 }  // namespace
@@ -305,7 +344,39 @@ Result<FeedbackResult> quantize_with_feedback(const FeedbackInput& input, Format
     return run(input, grid, options, product, pool, subject);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted, kWhere, subject, "too little memory",
-                "three copies of the weight and the Hessian in float32");
+                "the Hessian three times in float64");
+  }
+}
+
+Result<Quantized> round_to_grid(const MatrixView& weight, std::span<const float> importance,
+                                FormatId target, const FormatParams& params, ThreadPool& pool,
+                                std::string_view subject) {
+  constexpr std::string_view kRounding = "quantize.round_to_grid";
+  PACKSTONE_CHECK_OK(check_shape(kRounding, weight, target, params, subject));
+  if (!importance.empty() && static_cast<std::int64_t>(importance.size()) != weight.cols)
+    return fail(ErrorCode::kInvalidInput, kRounding, subject,
+                fmt::format("an importance of {} columns", importance.size()),
+                fmt::format("{} or none", weight.cols));
+  for (std::size_t i = 0; i < importance.size(); ++i)
+    if (!std::isfinite(importance[i]) || importance[i] < 0)
+      return fail(ErrorCode::kInvalidInput, kRounding, subject,
+                  fmt::format("importance {} of column {}", importance[i], i),
+                  "finite numbers, none below zero");
+  PACKSTONE_CHECK_OK(check_finite(weight, kRounding, subject));
+  try {
+    PACKSTONE_TRY(const Grid grid, Grid::make(target, params, weight.cols, subject));
+    const FeedbackOptions options{.order = ColumnOrder::kNatural};
+    Job job = make_job(grid, options, weight.cols);
+    job.column.resize(static_cast<std::size_t>(weight.cols));
+    std::iota(job.column.begin(), job.column.end(), 0);
+    job.cost.assign(importance.begin(), importance.end());
+    job.cost.resize(job.column.size(), 1.0f);
+    PACKSTONE_TRY(PackedWeight packed, run_slices(job, weight, {}, pool, subject));
+    PACKSTONE_TRY(const QuantizeReport report, measure(packed, weight, pool, subject));
+    return Quantized{std::move(packed), report};
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted, kRounding, subject, "too little memory",
+                "one slice of the weight");
   }
 }
 

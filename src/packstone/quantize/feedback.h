@@ -25,9 +25,6 @@ struct FeedbackOptions {
   float beta = 0;
 };
 
-// What feedback needs to know of the layer's inputs, in the order of columns that it works in.
-struct FeedbackState;
-
 // quantize_with_feedback(weight, hessian, target, params, options, product, pool, subject): column
 // by column, the error of a column is spread over those that follow, weighted by the inverse
 // Hessian; a unit's parameters are chosen when its first column is reached, for the values with the
@@ -36,8 +33,8 @@ struct FeedbackState;
 // Exact: measured; deterministic: same bits for any thread count if `product` keeps that promise.
 // Errors: those of Grid::make and inverse_factor; kInvalidInput for shapes and options;
 //         kNotRepresentable for a weight that is not finite, naming row and column; kExhausted.
-// Cost: rows * cols^2 + 2/3 cols^3 multiply-adds; three copies of the weight in float32 and one of
-// the Hessian in float32 and, while it is factored, two in float64.
+// Cost: 3 rows * cols^2 + 2/3 cols^3 multiply-adds; a slice of at most 64 MiB of the weight three
+// times, the Hessian three times in float32 and, while it is factored, twice in float64.
 // Source: Frantar et al. 2023 (arXiv 2210.17323); the order from Zheng et al. (FOEM) where beta is
 // not zero.
 struct FeedbackResult {
@@ -56,5 +53,13 @@ Result<FeedbackResult> quantize_with_feedback(const FeedbackInput& input, Format
                                               const FeedbackOptions& options,
                                               const MatrixProduct& product, ThreadPool& pool,
                                               std::string_view subject);
+
+// round_to_grid(weight, importance, target, params, pool, subject): without feedback: every unit's
+// parameters by the search of Grid::fit, every value to its nearest code.
+// Shapes: weight [rows, cols], finite; importance [cols], of an error in a column (empty: all one).
+// Exact: measured; same bits for any thread count. Errors: as above. Cost: one slice of the weight.
+Result<Quantized> round_to_grid(const MatrixView& weight, std::span<const float> importance,
+                                FormatId target, const FormatParams& params, ThreadPool& pool,
+                                std::string_view subject);
 
 }  // namespace packstone

@@ -1,6 +1,7 @@
 #include "packstone/quantize/fit.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -34,6 +35,31 @@ PACKSTONE_ALWAYS_INLINE float sum_lanes(Lanes v) {
 
 PACKSTONE_ALWAYS_INLINE Lanes load(const float* x) {
   return *reinterpret_cast<const Lanes*>(x);
+}
+
+// The nearest number of 11 significant bits, half to even; magnitudes that are normal halves.
+PACKSTONE_ALWAYS_INLINE float round_to_eleven_bits(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  return std::bit_cast<float>((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
+}
+
+PACKSTONE_ALWAYS_INLINE float round_stored(FitRounding rounding, float value) {
+  constexpr float kHalfMax = 65504.0f, kHalfNormal = 6.103515625e-5f;
+  switch (rounding) {
+    case FitRounding::kF16: {
+      const float magnitude = std::abs(value);
+      if (magnitude >= kHalfNormal && magnitude < kHalfMax) return round_to_eleven_bits(value);
+      return half_to_float(float_to_half(std::clamp(value, -kHalfMax, kHalfMax)));
+    }
+    case FitRounding::kBF16: {
+      const float rounded = bfloat16_to_float(float_to_bfloat16(value));
+      return std::isfinite(rounded) ? rounded : bfloat16_to_float(value < 0 ? 0xFF7F : 0x7F7F);
+    }
+    case FitRounding::kFree:
+    case FitRounding::kF32:
+      break;
+  }
+  return value;
 }
 
 // Sums over a group with levels rounded under one scale and offset.
@@ -95,14 +121,14 @@ PACKSTONE_ALWAYS_INLINE Moments moments(const FitData& data) {
   return {sum_lanes(weight), sum_lanes(value)};
 }
 
-bool take(GroupFit& best, float scale, float offset, float center, const Pass& pass) {
+PACKSTONE_ALWAYS_INLINE bool take(GroupFit& best, float scale, float offset, float center, const Pass& pass) {
   if (!(pass.error < best.error)) return false;
   best = {scale, offset, center, pass.error, pass.level2};
   return true;
 }
 
 // Least squares for scale and offset with the levels of a pass.
-bool solve(const Pass& pass, const Moments& sums, const LinearRules& rules, float& scale,
+PACKSTONE_ALWAYS_INLINE bool solve(const Pass& pass, const Moments& sums, const LinearRules& rules, float& scale,
            float& offset) {
   if (rules.has_offset) {
     const float det = sums.weight * pass.level2 - pass.level * pass.level;
@@ -123,8 +149,8 @@ PACKSTONE_ALWAYS_INLINE void descend_linear(const FitData& data, const LinearRul
                                             float center, GroupFit& best) {
   constexpr int kPasses = 3;
   for (int i = 0; i < kPasses; ++i) {
-    scale = fit_round(rules.scale, scale);
-    if (rules.has_offset) offset = fit_round(rules.offset, offset);
+    scale = round_stored(rules.scale, scale);
+    if (rules.has_offset) offset = round_stored(rules.offset, offset);
     const Pass pass = linear_pass(data, rules.code_max, scale, offset, center);
     if (!take(best, scale, offset, center, pass) && i > 0) return;
     if (i + 1 == kPasses || !solve(pass, sums, rules, scale, offset)) return;
@@ -194,7 +220,7 @@ void fit_table_from(const FitData& data, const TableRules& rules, float full, Gr
   for (int start = 0; start < kStarts; ++start) {
     float scale = full * (0.62f + 0.03f * static_cast<float>(start));
     for (int i = 0; i < 2; ++i) {
-      scale = fit_round(rules.scale, scale);
+      scale = round_stored(rules.scale, scale);
       const Pass pass = table_pass(data, rules, scale);
       if (!take(best, scale, kNoOffset, 0, pass) && i > 0) break;
       if (!(pass.level2 > 0)) break;
@@ -212,19 +238,7 @@ constexpr GroupFit nothing_yet() {
 }  // namespace
 
 float fit_round(FitRounding rounding, float value) {
-  constexpr float kHalfMax = 65504.0f;
-  switch (rounding) {
-    case FitRounding::kF16:
-      return half_to_float(float_to_half(std::clamp(value, -kHalfMax, kHalfMax)));
-    case FitRounding::kBF16: {
-      const float rounded = bfloat16_to_float(float_to_bfloat16(value));
-      return std::isfinite(rounded) ? rounded : bfloat16_to_float(value < 0 ? 0xFF7F : 0x7F7F);
-    }
-    case FitRounding::kFree:
-    case FitRounding::kF32:
-      break;
-  }
-  return value;
+  return round_stored(rounding, value);
 }
 
 GroupFit fit_linear(const FitData& data, const LinearRules& rules) {

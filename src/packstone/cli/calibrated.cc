@@ -1,0 +1,184 @@
+#include "packstone/cli/calibrated.h"
+
+#include <map>
+#include <new>
+
+#include "packstone/cli/progress.h"
+#include "packstone/kernel/matmul/product.h"
+#include "packstone/model/layer_walk.h"
+#include "packstone/quantize/second_moment.h"
+
+namespace packstone::cli {
+namespace {
+
+class Run {
+ public:
+  Run(const Checkpoint& source, const CalibratedMethod& method, const Journal& journal,
+      ConversionPlan& plan, Context& context, std::string_view command)
+      : source_(source), method_(method), journal_(journal), context_(context), command_(command) {
+    for (std::size_t i = 0; i < plan.tensors.size(); ++i)
+      if (plan.tensors[i].action == Action::kQuantize)
+        wanted_[plan.tensors[i].source->name] = {i, &plan.tensors[i]};
+    product_ = [this](const MatrixView& a, const MatrixView& b, float* out, std::int64_t stride) {
+      float_product(a, b, out, stride, context_.pool());
+    };
+  }
+
+  Status layers(LayerWalk& walk);
+  Status head(LayerWalk& walk);
+
+ private:
+  using Inputs = std::function<Status(const InputSink&)>;
+  Status stage(LayerWalk& walk, LayerStage stage);
+  // Quantizes the wanted ones of these matrices, which share their inputs.
+  Status matrices(const std::vector<std::string>& names, const Inputs& inputs, LayerWalk* walk);
+  Result<SecondMoment> statistics(const std::vector<std::string>& names, std::int64_t cols,
+                                  const Inputs& inputs);
+  struct Wanted {
+    std::size_t index;
+    TensorPlan* tensor;
+  };
+  Status quantize(TensorPlan& tensor, std::span<const float> hessian);
+  Status round(const Wanted& wanted);
+
+  const Checkpoint& source_;
+  const CalibratedMethod& method_;
+  const Journal& journal_;
+  Context& context_;
+  std::string_view command_;
+  std::map<std::string, Wanted, std::less<>> wanted_;
+  MatrixProduct product_;
+};
+
+Result<SecondMoment> Run::statistics(const std::vector<std::string>& names, std::int64_t cols,
+                                     const Inputs& inputs) {
+  PACKSTONE_TRY(SecondMoment moment, SecondMoment::make(cols, names.front()));
+  PACKSTONE_CHECK_OK(inputs([&](const MatrixView& rows) { moment.add(rows, product_); }));
+  moment.finish(product_);
+  const std::int64_t seen = moment.rows() + moment.dropped();
+  if (moment.rows() < 1 || 10 * moment.dropped() > seen)
+    return fail(ErrorCode::kNotRepresentable, fmt::format("cli.{}", command_), names.front(),
+                fmt::format("{} of {} input rows that are not finite", moment.dropped(), seen),
+                "at most a tenth", "the model overflows on this text");
+  return moment;
+}
+
+Status Run::quantize(TensorPlan& tensor, std::span<const float> hessian) {
+  const Shape shape = tensor.source->weight.shape();
+  PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
+  PACKSTONE_TRY(
+      FeedbackResult result,
+      quantize_with_feedback(
+          {{values.data(), shape.rows, shape.cols, shape.cols}, hessian, method_.damping},
+          tensor.target.id, tensor.plan.params, method_.feedback, product_, context_.pool(),
+          tensor.source->name));
+  tensor.report = result.report;
+  tensor.proxy_error = result.proxy_error;
+  tensor.made = std::move(result.weight);
+  return {};
+}
+
+Status Run::matrices(const std::vector<std::string>& names, const Inputs& inputs,
+                     LayerWalk* walk) {
+  std::vector<Wanted> tensors, missing;
+  for (const std::string& name : names) {
+    const auto found = wanted_.find(name);
+    if (found == wanted_.end()) continue;
+    tensors.push_back(found->second);
+    TensorPlan& tensor = *found->second.tensor;
+    tensor.made = journal_.find(found->second.index, tensor);
+    if (!tensor.made) missing.push_back(found->second);
+  }
+  if (!missing.empty()) {
+    PACKSTONE_TRY(
+        const SecondMoment moment,
+        statistics(names, missing.front().tensor->source->weight.shape().cols, inputs));
+    for (const Wanted& wanted : missing) {
+      PACKSTONE_CHECK_OK(context_.check_cancel(command_));
+      PACKSTONE_CHECK_OK(quantize(*wanted.tensor, moment.matrix()));
+      PACKSTONE_CHECK_OK(journal_.add(wanted.index, *wanted.tensor));
+    }
+  } else {
+    PACKSTONE_CHECK_OK(context_.check_cancel(command_));
+    PACKSTONE_CHECK_OK(inputs([](const MatrixView&) {}));
+  }
+  for (const Wanted& wanted : tensors)
+    if (walk != nullptr)
+      PACKSTONE_CHECK_OK(walk->replace(wanted.tensor->source->name, *wanted.tensor->made));
+  return {};
+}
+
+Status Run::stage(LayerWalk& walk, LayerStage stage) {
+  return matrices(
+      walk.matrices(stage), [&](const InputSink& sink) { return walk.inputs(stage, sink); }, &walk);
+}
+
+Status Run::layers(LayerWalk& walk) {
+  Progress progress(context_, "quantizing", static_cast<std::uint64_t>(walk.layers()));
+  while (walk.layer() < walk.layers()) {
+    for (const LayerStage one : kLayerStages) PACKSTONE_CHECK_OK(stage(walk, one));
+    PACKSTONE_CHECK_OK(walk.next_layer());
+    progress.add(1);
+  }
+  progress.finish();
+  return {};
+}
+
+Status Run::head(LayerWalk& walk) {
+  const auto inputs = [&](const InputSink& sink) { return walk.head_inputs(sink); };
+  constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
+  if (source_.config.tied_embeddings) return matrices({std::string(kEmbedding)}, inputs, nullptr);
+  PACKSTONE_CHECK_OK(matrices({"lm_head.weight"}, inputs, nullptr));
+  for (const auto& [name, wanted] : wanted_)
+    if (!wanted.tensor->made) PACKSTONE_CHECK_OK(round(wanted));
+  return {};
+}
+
+// A matrix that the text does not run through: the embedding of a model with a head of its own.
+Status Run::round(const Wanted& wanted) {
+  TensorPlan& tensor = *wanted.tensor;
+  tensor.made = journal_.find(wanted.index, tensor);
+  if (tensor.made) return {};
+  const Shape shape = tensor.source->weight.shape();
+  PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
+  PACKSTONE_TRY(Quantized result,
+                round_to_grid({values.data(), shape.rows, shape.cols, shape.cols}, {},
+                              tensor.target.id, tensor.plan.params, context_.pool(),
+                              tensor.source->name));
+  tensor.report = result.report;
+  tensor.made = std::move(result.weight);
+  return journal_.add(wanted.index, tensor);
+}
+
+}  // namespace
+
+Result<std::vector<float>> decode_matrix(const CheckpointTensor& tensor, ThreadPool& pool) {
+  const Shape shape = tensor.weight.shape();
+  const std::vector<std::int32_t> stored = tensor.stored_rows();
+  try {
+    std::vector<float> values(static_cast<std::size_t>(shape.rows * shape.cols));
+    auto work = [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row)
+        decode_row(tensor.weight, stored.empty() ? row : stored[static_cast<std::size_t>(row)],
+                   std::span(values).subspan(static_cast<std::size_t>(row * shape.cols),
+                                             static_cast<std::size_t>(shape.cols)));
+    };
+    pool.parallel(shape.rows, 8, work);
+    return values;
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted, "cli.decode_matrix", tensor.name, "too little memory",
+                fmt::format("{} MiB", shape.rows * shape.cols >> 18));
+  }
+}
+
+Status quantize_calibrated(const Checkpoint& source, const Calibration& calibration,
+                           const CalibratedMethod& method, const Journal& journal,
+                           ConversionPlan& plan, Context& context, std::string_view command) {
+  PACKSTONE_TRY(LayerWalk walk,
+                LayerWalk::make(source, calibration.sequences, context.pool()));
+  Run run(source, method, journal, plan, context, command);
+  PACKSTONE_CHECK_OK(run.layers(walk));
+  return run.head(walk);
+}
+
+}  // namespace packstone::cli

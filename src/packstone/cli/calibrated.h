@@ -1,0 +1,31 @@
+// Quantizing a model layer by layer, each matrix with what the quantized layers before it make of
+// the calibration text.
+#pragma once
+
+#include "packstone/cli/calibration.h"
+#include "packstone/cli/conversion.h"
+#include "packstone/cli/journal.h"
+#include "packstone/quantize/feedback.h"
+
+namespace packstone::cli {
+
+struct CalibratedMethod {
+  FeedbackOptions feedback;
+  double damping = 0.01;
+};
+
+// quantize_calibrated(source, calibration, method, journal, plan, context, command): makes the weight
+// of every tensor that the plan quantizes, or takes it from the journal; write_conversion then
+// writes them. The embedding of a model
+// without a head of its own is quantized as the head that it also is.
+// Errors: those of LayerWalk and quantize_with_feedback; kNotRepresentable where a tenth of the
+//         inputs of a matrix are not finite; kCancelled.
+// Cost: one layer's statistics, and LayerWalk's rows; the quantized weights lie in the journal.
+Status quantize_calibrated(const Checkpoint& source, const Calibration& calibration,
+                           const CalibratedMethod& method, const Journal& journal,
+                           ConversionPlan& plan, Context& context, std::string_view command);
+
+// decode_matrix(tensor, pool): its values, rows in Hugging Face order. Errors: kExhausted.
+Result<std::vector<float>> decode_matrix(const CheckpointTensor& tensor, ThreadPool& pool);
+
+}  // namespace packstone::cli

@@ -1,0 +1,147 @@
+// packstone quantize with calibration on tiny models: what it writes, that a stopped run goes on to
+// the same bytes, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "packstone/cli/test_call.h"
+#include "tests/support/tiny_checkpoint.h"
+
+namespace packstone::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Quantize : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(tiny::write(folder_ / "model.gguf", tiny::gguf("llama")).has_value());
+    std::ofstream ids(folder_ / "ids.json");
+    ids << "[";
+    for (int i = 0; i < 200; ++i) ids << (i ? "," : "") << i * 7 % 23;
+    ids << "]";
+  }
+  std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  std::vector<std::string> arguments(const std::string& target, std::string_view layout) const {
+    return {"quantize", path("model.gguf"), path(target), "--method", "gptq", "--to",
+            std::string(layout), "--calibration", path("ids.json"), "--sequence-length", "16",
+            "--group-size", "32", "--json"};
+  }
+  static std::string bytes(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  tiny::TemporaryFolder folder_;
+};
+
+TEST_F(Quantize, GptqWritesAModelThatRuns) {
+  for (const std::string_view layout : {"mlx-affine", "gptq", "awq-gemm", "ct-pack"}) {
+    const Called called = call(arguments("out-" + std::string(layout), layout));
+    ASSERT_EQ(called.code, 0) << layout << called.err;
+    const Json json = called.json();
+    EXPECT_EQ(json["worst_verdict"], "changed");
+    EXPECT_EQ(json["calibration"]["samples"], 12);
+    int fed = 0;
+    for (const Json& tensor : json["tensors"]) fed += tensor.contains("proxy_error");
+    EXPECT_EQ(fed, layout == "mlx-affine" ? 15 : 14) << layout << " takes embeddings packed, or not";
+    EXPECT_FALSE(fs::exists(folder_ / ("out-" + std::string(layout) + ".journal")));
+    const Called run = call({"eval", "logits", path("out-" + std::string(layout)), "--tokens",
+                             path("ids.json"), "--out", path("x.npy"), "--force", "--json"});
+    EXPECT_EQ(run.code, 0) << layout << run.err;
+  }
+}
+
+TEST_F(Quantize, SameBytesForAnyThreadCount) {
+  std::vector<std::string> one = arguments("one", "mlx-affine"), three(one);
+  three[2] = path("three");
+  one.insert(one.end(), {"--threads", "1"});
+  three.insert(three.end(), {"--threads", "3"});
+  ASSERT_EQ(call(one).code, 0);
+  ASSERT_EQ(call(three).code, 0);
+  EXPECT_EQ(bytes(folder_ / "one/model.safetensors"), bytes(folder_ / "three/model.safetensors"));
+}
+
+// A run that was stopped after any number of matrices goes on to the bytes of one that was not.
+TEST_F(Quantize, ResumeGivesTheSameBytes) {
+  ASSERT_EQ(call(arguments("whole", "mlx-affine")).code, 0);
+  const std::string expected = bytes(folder_ / "whole/model.safetensors");
+  std::atomic<bool> cancel{false};
+  std::jthread stopper([&](const std::stop_token& stop) {
+    while (!stop.stop_requested() && !fs::exists(folder_ / "part.journal/5.weight"))
+      std::this_thread::yield();
+    cancel = true;
+  });
+  const Called stopped = call(arguments("part", "mlx-affine"), &cancel);
+  stopper.request_stop();
+  ASSERT_EQ(stopped.code, 130) << stopped.err;
+  ASSERT_TRUE(fs::exists(folder_ / "part.journal/call.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "part"));
+  std::vector<std::string> resume = arguments("part", "mlx-affine");
+  resume.push_back("--resume");
+  // A damaged file counts as not done; a half-written one is never under its name.
+  for (const auto& entry : fs::directory_iterator(folder_ / "part.journal"))
+    if (entry.path().extension() == ".weight") {
+      fs::resize_file(entry.path(), fs::file_size(entry.path()) - 1);
+      break;
+    }
+  const Called called = call(resume);
+  ASSERT_EQ(called.code, 0) << called.err;
+  EXPECT_EQ(bytes(folder_ / "part/model.safetensors"), expected);
+  EXPECT_FALSE(fs::exists(folder_ / "part.journal"));
+}
+
+TEST_F(Quantize, ResumeOfAnotherCallIsTwo) {
+  fs::create_directory(folder_ / "x.journal");
+  std::ofstream(folder_ / "x.journal/call.json") << "{\"damping\": \"0.5\"}";
+  std::vector<std::string> resume = arguments("x", "mlx-affine");
+  resume.push_back("--resume");
+  const Called called = call(resume);
+  EXPECT_EQ(called.code, 2) << called.err;
+  EXPECT_TRUE(fs::exists(folder_ / "x.journal/call.json"));
+}
+
+TEST_F(Quantize, ResumeWithoutJournalSaysSo) {
+  std::vector<std::string> resume = arguments("y", "mlx-affine");
+  resume.push_back("--resume");
+  const Called called = call(resume);
+  EXPECT_EQ(called.code, 0);
+  EXPECT_NE(called.err.find("starting from the beginning"), std::string::npos) << called.err;
+}
+
+TEST_F(Quantize, BadCallsAreTwo) {
+  struct Case {
+    std::vector<std::string> more;
+    int code;
+  };
+  std::ofstream(folder_ / "bad.jsonl") << "{\"no\": 1}\n";
+  std::ofstream(folder_ / "bad.json") << "[1, 100000]";
+  std::ofstream(folder_ / "short.json") << "[1, 2]";
+  const std::vector<std::string> base = {"quantize", path("model.gguf"), path("z"), "--to",
+                                         "mlx-affine", "--group-size", "32", "--json"};
+  const Case cases[] = {
+      {{"--method", "gptq"}, 2},
+      {{"--method", "rtn", "--calibration", path("ids.json")}, 2},
+      {{"--method", "rtn", "--seed", "1"}, 2},
+      {{"--method", "gptq", "--calibration", path("ids.json"), "--beta", "0.1"}, 2},
+      {{"--method", "gptq", "--calibration", path("ids.json"), "--damping", "0"}, 2},
+      {{"--method", "gptq", "--calibration", path("ids.json"), "--damping", "1"}, 2},
+      {{"--method", "gptq", "--calibration", path("ids.json"), "--mode", "parity"}, 2},
+      {{"--method", "foem", "--calibration", path("ids.json"), "--beta", "1.5"}, 2},
+      {{"--method", "gptq", "--calibration", path("bad.jsonl")}, 2},
+      {{"--method", "gptq", "--calibration", path("bad.json")}, 2},
+      {{"--method", "gptq", "--calibration", path("short.json")}, 2},
+      {{"--method", "gptq", "--calibration", path("absent.txt")}, 2},
+      {{"--method", "awq", "--calibration", path("ids.json")}, 5},
+  };
+  for (const Case& one : cases) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), one.more.begin(), one.more.end());
+    const Called called = call(arguments);
+    EXPECT_EQ(called.code, one.code) << one.more.back() << called.err;
+    EXPECT_FALSE(fs::exists(folder_ / "z"));
+  }
+}
+
+}  // namespace
+}  // namespace packstone::cli

@@ -1,0 +1,71 @@
+// A decoder run one layer at a time over calibration text, so that a quantizer sees the inputs of
+// every matrix as they are once all matrices before it have been replaced.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "packstone/base/matrix_view.h"
+#include "packstone/model/model.h"
+
+namespace packstone {
+
+// Matrices of a layer that share one input, in the order in which they run.
+enum class LayerStage { kAttentionInput, kAttentionOutput, kFeedForwardInput, kFeedForwardOutput };
+inline constexpr std::array kLayerStages = {
+    LayerStage::kAttentionInput, LayerStage::kAttentionOutput, LayerStage::kFeedForwardInput,
+    LayerStage::kFeedForwardOutput};
+
+// Rows of inputs, one per token; valid during the call.
+using InputSink = std::function<void(const MatrixView& inputs)>;
+
+class LayerWalk {
+ public:
+  // make(checkpoint, sequences, pool): stands before the first layer. Sequences may differ in
+  // length; each runs alone, from its first token.
+  // Errors: those of Model::load; kInvalidInput for no sequence, an empty one, one longer than the
+  //         model's context, or a token outside the vocabulary.
+  // Cost: tokens * (hidden + heads * head_dim) floats between layers, and the buffers and the cache
+  //       of the longest sequence.
+  static Result<LayerWalk> make(const Checkpoint& checkpoint,
+                                std::vector<std::vector<std::int32_t>> sequences,
+                                ThreadPool& pool);
+  LayerWalk(LayerWalk&&) noexcept;
+  LayerWalk& operator=(LayerWalk&&) noexcept;
+  ~LayerWalk();
+
+  std::int64_t layers() const;
+  std::int64_t layer() const;   // where the walk stands
+  std::int64_t tokens() const;  // of all sequences
+
+  // The matrices of a stage of the current layer, by Hugging Face name with ".weight".
+  std::vector<std::string> matrices(LayerStage stage) const;
+
+  // inputs(stage, sink): runs the text to the inputs of the stage and hands them over, sequence by
+  // sequence. Stages come in order, each once per layer.
+  // Errors: kExhausted, kInvalidInput (order). Threads: the pool given to make.
+  Status inputs(LayerStage stage, const InputSink& sink);
+
+  // replace(name, weight): what runs from now on instead of the checkpoint's matrix; rows in
+  // Hugging Face order. Errors: kInvalidInput for a name outside of the current layer or another
+  // shape; those of Linear::prepare.
+  Status replace(std::string_view name, PackedWeight weight);
+
+  // Runs the rest of the current layer and stands before the next one; the layer's matrices are let
+  // go.
+  Status next_layer();
+
+  // After the last layer: the inputs of the head.
+  Status head_inputs(const InputSink& sink);
+
+ private:
+  struct State;
+  explicit LayerWalk(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace packstone
