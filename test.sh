@@ -2,6 +2,7 @@
 # Installs what is missing, builds, and runs every test. The last line is `N passed, N failed`.
 #   ./test.sh                   everything
 #   ./test.sh --only NAME...    only suites whose name contains one of the words (see --list)
+#   ./test.sh --with-torch      also the programs of PyTorch (gigabytes of wheels)
 set -eu
 cd "$(dirname "$0")"
 if ! tools/install_dependencies.sh; then

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Builds the dev preset and runs every suite; the last line is `N passed, N failed`.
 
-usage: run_tests.py [--list] [--only WORD...] [--no-build] [--fuzz-seconds N]
+usage: run_tests.py [--list] [--only WORD...] [--with-torch] [--no-build] [--fuzz-seconds N]
 
 --only keeps the suites whose name contains one of the words. A suite's results are its cases; what
-a failed case said is printed. Exit 1 when a case failed.
+a failed case said is printed. Exit 1 when a case failed. --with-torch adds the suite `torch`, the
+programs that need PyTorch: gigabytes of packages, or a Python that has them in
+PACKSTONE_TORCH_PYTHON.
 """
 
 import argparse
@@ -121,12 +123,12 @@ def report_cases(name, command):
         return [Case(c["name"], c["status"], c["message"]) for c in json.load(f)]
 
 
-def virtual_environment():
-    """The Python with the pinned packages of tests/interop/requirements.txt, made when missing."""
-    requirements = os.path.join(ROOT, "tests", "interop", "requirements.txt")
+def virtual_environment(folder, name):
+    """The Python with the pinned packages of a requirements.txt, made when missing."""
+    requirements = os.path.join(folder, "requirements.txt")
     with open(requirements, "rb") as f:
         key = hashlib.sha256(f.read() + sys.version.encode()).hexdigest()
-    venv = os.path.join(CACHE, "venv")
+    venv = os.path.join(CACHE, name)
     python, stamp = os.path.join(venv, "bin", "python"), os.path.join(venv, "stamp")
     if os.path.exists(stamp):
         with open(stamp, encoding="utf-8") as f:
@@ -145,11 +147,14 @@ def virtual_environment():
     return python, ""
 
 
-def interop_jobs():
-    files = sorted(glob.glob(os.path.join(ROOT, "tests", "interop", "*_test.py")))
+def python_jobs(folder, venv, python=None):
+    """The test files of a folder, by its own Python or by one that has its packages."""
+    files = sorted(glob.glob(os.path.join(folder, "*_test.py")))
     if not files:
         return []
-    python, error = virtual_environment()
+    error = ""
+    if not python:
+        python, error = virtual_environment(folder, venv)
     if python is None:
         return [lambda: [Case("virtual environment", "failed", error)]]
     env = {
@@ -157,6 +162,15 @@ def interop_jobs():
         "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error",
     }  # fmt: skip
     return [lambda f=f: unittest_cases(f, python, env) for f in files]
+
+
+def interop_jobs():
+    return python_jobs(os.path.join(ROOT, "tests", "interop"), "venv")
+
+
+def torch_jobs():
+    python = os.environ.get("PACKSTONE_TORCH_PYTHON")
+    return python_jobs(os.path.join(ROOT, "tests", "interop_torch"), "torch-venv", python)
 
 
 def fuzz_jobs(seconds):
@@ -210,6 +224,8 @@ def suites(options):
     if os.path.exists(os.path.join(tool, "test_neon.sh")):
         yield "neon", lambda: [neon_cases]
     yield "interop", interop_jobs
+    if options.with_torch:
+        yield "torch", torch_jobs
     yield "fuzz", lambda: fuzz_jobs(options.fuzz_seconds)
 
 
@@ -265,6 +281,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--list", action="store_true", help="print the names of the suites")
     parser.add_argument("--only", nargs="+", metavar="WORD", help="suites with one of these words")
+    parser.add_argument("--with-torch", action="store_true", help="the programs of PyTorch too")
     parser.add_argument("--no-build", action="store_true", help="take the build as it is")
     parser.add_argument("--fuzz-seconds", type=int, default=5, help="per fuzz target")
     options = parser.parse_args()

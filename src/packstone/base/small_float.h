@@ -9,17 +9,21 @@ namespace packstone {
 
 // The value of an IEEE binary16 pattern. Exact: every binary16 value is a binary32 value; a NaN
 // keeps its payload in the upper mantissa bits and becomes quiet only if it already was.
-constexpr float half_to_float(std::uint16_t half) {
+constexpr float special_half_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
-  const std::uint32_t exponent = (half >> 10) & 31u;
   const std::uint32_t mantissa = half & 1023u;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  if (((half >> 10) & 31u) == 31)
+    return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
   if (mantissa == 0) return std::bit_cast<float>(sign);
   const int shift = std::countl_zero(mantissa) - 21;
   return std::bit_cast<float>(sign | (static_cast<std::uint32_t>(113 - shift) << 23) |
                               (((mantissa << shift) & 1023u) << 13));
+}
+constexpr float half_to_float(std::uint16_t half) {
+  const std::uint32_t exponent = (half >> 10) & 31u;
+  if (exponent == 0 || exponent == 31) return special_half_to_float(half);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(half & 0x8000u) << 16 |
+                              ((half & 0x7FFFu) + (112u << 10)) << 13);
 }
 
 // The binary16 pattern nearest to value; overflow gives infinity, NaN stays NaN (made quiet).

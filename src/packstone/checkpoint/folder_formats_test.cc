@@ -6,6 +6,7 @@
 
 #include "packstone/checkpoint/folder_parts.h"
 #include "packstone/checkpoint/quantization_spec.h"
+#include "packstone/checkpoint/quantization_writer.h"
 #include "packstone/checkpoint/writer.h"
 #include "tests/support/tiny_checkpoint.h"
 
@@ -146,6 +147,22 @@ TEST(FolderFormatsTest, EveryFormatWritesAndReadsBack) {
     }
   }
   EXPECT_GE(written, 18);
+}
+
+// GPTQModel refuses asymmetric "gptq" of files that do not name it, and reads gptq_v2 of all.
+TEST(FolderFormatsTest, AsymmetricGptqNamesTheProgramWhoseZeroPointsItHas) {
+  const auto quantizers = [](std::string_view name, bool symmetric) {
+    const auto id = find_format(name);
+    EXPECT_TRUE(id);
+    FormatParams params;
+    params.group_cols = 32;
+    const std::vector<OutputTensor> tensors = {
+        {"model.layers.0.mlp.up_proj.weight", {64, 64}, *id, params}};
+    return quantization_keys(tensors, symmetric)["quantization_config"]["meta"]["quantizer"].dump();
+  };
+  EXPECT_EQ(quantizers("gptq.w4", true), R"(["packstone"])");
+  EXPECT_EQ(quantizers("gptq.w4", false), R"(["packstone","gptqmodel:0.9.0"])");
+  EXPECT_EQ(quantizers("gptq_v2.w4", false), R"(["packstone"])");
 }
 
 }  // namespace

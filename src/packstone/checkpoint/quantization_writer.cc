@@ -137,7 +137,11 @@ Json gptq_block(const Modules& modules, bool symmetric) {
   block["sym"] = bitblas ? layout == "bitblas" : symmetric;
   block["lm_head"] = modules.has("lm_head");
   block["pack_dtype"] = "int32";
-  block["meta"] = {{"quantizer", {"packstone"}}};
+  // GPTQModel loads asymmetric version-1 zero points only where the file names it: versions from
+  // 0.9.0 on store them as this layout does.
+  Json names = Json::array({"packstone"});
+  if (layout == "gptq" && !symmetric) names.push_back("gptqmodel:0.9.0");
+  block["meta"] = {{"quantizer", std::move(names)}};
   const Json rules = dynamic_rules(modules);
   if (!rules.empty()) block["dynamic"] = rules;
   return block;

@@ -75,9 +75,8 @@ constexpr std::uint32_t encode_float(FloatType type, float value) {
   return 0;
 }
 
-// The pattern of `type` whose value has the very bits of `value`, NaN payloads included; false when
-// there is none.
-constexpr bool encode_float_exact(FloatType type, float value, std::uint32_t& pattern) {
+// encode_float_exact by its definition.
+constexpr bool encode_float_checked(FloatType type, float value, std::uint32_t& pattern) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const bool is_nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
   if (is_nan && type == FloatType::kF16)
@@ -87,6 +86,20 @@ constexpr bool encode_float_exact(FloatType type, float value, std::uint32_t& pa
   else
     pattern = encode_float(type, value);
   return std::bit_cast<std::uint32_t>(decode_float(type, pattern)) == bits;
+}
+
+// The pattern of `type` whose value has the very bits of `value`, NaN payloads included; false when
+// there is none.
+[[gnu::always_inline]] constexpr bool encode_float_exact(FloatType type, float value,
+                                                         std::uint32_t& pattern) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  // Normal numbers of binary16 and all of binary32 need no rounding.
+  if (type == FloatType::kF32) return pattern = bits, true;
+  if (type == FloatType::kF16 && (bits & 0x1FFFu) == 0 && (bits >> 23 & 255u) - 113u < 30u) {
+    pattern = (bits >> 16 & 0x8000u) | ((bits >> 13 & 0x3FFFFu) - (112u << 10));
+    return true;
+  }
+  return encode_float_checked(type, value, pattern);
 }
 
 // The code is the pattern of an IEEE-style float; there are no parameters.

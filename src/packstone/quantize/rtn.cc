@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <new>
 #include <vector>
 
+#include "packstone/quantize/error_report.h"
 #include "packstone/quantize/group_rules.h"
 #include "packstone/quantize/quantizer.h"
 
@@ -46,26 +46,12 @@ Rule find_rule(FormatId target) {
   return nullptr;
 }
 
-// The first value, in row order, that forbids the result.
-struct Fault {
-  std::int64_t row = std::numeric_limits<std::int64_t>::max();
-  std::int64_t col = 0;
-  float value = 0;
-  bool overflow = false;  // the value is finite, what would be stored for it is not
-  bool found() const { return row != std::numeric_limits<std::int64_t>::max(); }
-};
-
-// Sums of one row. Rows are added in order afterwards, so that no sum depends on the threads.
-struct RowError {
-  double error = 0, weight = 0;
-};
-
 struct Worker {
-  std::vector<float> values;
+  std::vector<float> values, decoded;
   std::vector<std::uint32_t> codes;
   std::vector<RawParams> raw;
   std::vector<GroupValues> groups;
-  Fault fault;
+  ValueFault fault;
   QuantizeReport report;  // all but relative_rms
 };
 
@@ -75,42 +61,13 @@ struct Job {
   Rule rule;
   std::int64_t width;  // columns of a group
   std::span<unsigned char* const> planes;
-  std::span<RowError> errors;
+  std::span<ErrorSums> errors;
 };
-
-// Adds the errors of one group of the row to the sums; false at the first value that would decode
-// to no finite number.
-bool measure(const Job& job, std::int64_t row, std::size_t group, Worker& worker) {
-  RowError& sums = job.errors[static_cast<std::size_t>(row)];
-  const GroupValues values = worker.groups[group];
-  const auto begin = group * static_cast<std::size_t>(job.width);
-  const auto end = begin + static_cast<std::size_t>(job.width);
-  for (std::size_t col = begin; col < end; ++col) {
-    const double value = worker.values[col];
-    const double decoded = decode_value<LinearScheme>(values, worker.codes[col]);
-    if (!std::isfinite(decoded)) {
-      worker.fault = {row, static_cast<std::int64_t>(col), worker.values[col], true};
-      return false;
-    }
-    const double error = decoded - value;
-    sums.error += error * error;
-    sums.weight += value * value;
-    if (std::abs(error) <= worker.report.max_abs) continue;
-    worker.report.max_abs = std::abs(error);
-    worker.report.row = row;
-    worker.report.col = static_cast<std::int64_t>(col);
-  }
-  return true;
-}
 
 void quantize_row(const Job& job, std::int64_t row, Worker& worker) {
   if (row > worker.fault.row) return;
   job.source(row, worker.values);
-  for (std::size_t col = 0; col < worker.values.size(); ++col)
-    if (!std::isfinite(worker.values[col])) {
-      worker.fault = {row, static_cast<std::int64_t>(col), worker.values[col], false};
-      return;
-    }
+  if (!check_finite(worker.values, row, worker.fault)) return;
   const FormatInfo& format = format_info(job.target.id);
   const auto width = static_cast<std::size_t>(job.width);
   for (std::size_t group = 0; group < worker.raw.size(); ++group)
@@ -122,21 +79,15 @@ void quantize_row(const Job& job, std::int64_t row, Worker& worker) {
     if (worker.groups[group].scale == 0 &&
         std::ranges::any_of(values, [](float value) { return value != 0; }))
       ++worker.report.lost_groups;
-    if (!measure(job, row, group, worker)) return;
+    for (std::size_t i = 0; i < width; ++i)
+      worker.decoded[group * width + i] =
+          decode_value<LinearScheme>(worker.groups[group], worker.codes[group * width + i]);
   }
+  if (!add_errors(worker.values, worker.decoded, row, worker.report,
+                  job.errors[static_cast<std::size_t>(row)], worker.fault))
+    return;
   pack_row(job.target.id, job.target.shape, job.target.params, job.planes.data(), row, worker.codes,
            worker.raw);
-}
-
-// Takes the larger error; of equal ones the first in row order.
-void merge(QuantizeReport& into, const QuantizeReport& from) {
-  into.lost_groups += from.lost_groups;
-  const bool earlier = std::pair(from.row, from.col) < std::pair(into.row, into.col);
-  if (from.row < 0 || from.max_abs < into.max_abs || (from.max_abs == into.max_abs && !earlier))
-    return;
-  into.max_abs = from.max_abs;
-  into.row = from.row;
-  into.col = from.col;
 }
 
 Status check(Shape shape, FormatId target, const FormatParams& params, std::string_view subject) {
@@ -152,27 +103,16 @@ Status check(Shape shape, FormatId target, const FormatParams& params, std::stri
   return {};
 }
 
-Status fault_status(const Fault& fault, FormatId target, std::string_view subject) {
-  if (!fault.found()) return {};
-  const std::string place =
-      fmt::format("{} at row {}, column {}", fault.value, fault.row, fault.col);
-  if (!fault.overflow)
-    return fail(ErrorCode::kNotRepresentable, kWhere, subject, place, "finite values",
-                "the source is damaged or was saved after an overflow");
-  return fail(ErrorCode::kNotRepresentable, kWhere, subject, place,
-              fmt::format("values within the range of the scales of {}", format_info(target).name),
-              "use mlx-affine with bfloat16 or float32 scales");
-}
-
 Result<Quantized> run(const RowSource& source, OwnedWeight target, ThreadPool& pool,
                       std::string_view subject) {
   const Shape shape = target.shape;
   const std::int64_t width = group_cols(target.id, target.params);
   const auto planes = target.pointers();
-  std::vector<RowError> errors(static_cast<std::size_t>(shape.rows));
+  std::vector<ErrorSums> errors(static_cast<std::size_t>(shape.rows));
   std::vector<Worker> workers(static_cast<std::size_t>(pool.size()));
   for (Worker& worker : workers) {
     worker.values.resize(static_cast<std::size_t>(shape.cols));
+    worker.decoded.resize(worker.values.size());
     worker.codes.resize(worker.values.size());
     worker.raw.resize(static_cast<std::size_t>(ceil_div(shape.cols, width)));
     worker.groups.resize(worker.raw.size());
@@ -184,14 +124,14 @@ Result<Quantized> run(const RowSource& source, OwnedWeight target, ThreadPool& p
   };
   pool.parallel(shape.rows, kRowsAtATime, work);
   QuantizeReport report;
-  Fault fault;
+  ValueFault fault;
   for (const Worker& worker : workers) {
-    merge(report, worker.report);
+    merge_reports(report, worker.report);
     if (worker.fault.row < fault.row) fault = worker.fault;
   }
-  PACKSTONE_CHECK_OK(fault_status(fault, target.id, subject));
-  RowError total;
-  for (const RowError& row : errors) {
+  PACKSTONE_CHECK_OK(fault_status(fault, kWhere, target.id, subject));
+  ErrorSums total;
+  for (const ErrorSums& row : errors) {
     total.error += row.error;
     total.weight += row.weight;
   }

@@ -1,11 +1,14 @@
 #include "packstone/transcode/fill.h"
 
 #include <algorithm>
+#include <array>
+#include <bitset>
 #include <limits>
 
 #include "packstone/format/registry.h"
 #include "packstone/transcode/code_mover.h"
 #include "packstone/transcode/format_ops.h"
+#include "packstone/transcode/plain_move.h"
 #include "packstone/transcode/row_map.h"
 
 namespace packstone {
@@ -59,12 +62,58 @@ class ReadBack {
   std::vector<RawParams> raw_;
 };
 
-// Runs make(row, source row, worker, raw, true) for all rows, finish(first row, end, worker) after
-// each unit of them, and then, where rows share parameters, make once more to compare what the
-// target has with what each row needs.
+// Rows of one unit that are made.
+using UnitRows = std::bitset<static_cast<std::size_t>(kPackUnitRows)>;
+
+// Makes the parameters of the rows of units that are plain (plain_move.h); none in any other way.
+class PlainRows {
+ public:
+  PlainRows(const PackedWeight& source, OwnedWeight& target, MoveWay way, int workers) {
+    for (int i = 0; way == MoveWay::kPlain && i < workers; ++i)
+      moves_.emplace_back(source, target.id, std::span(&target.params, 1));
+    if (!moves_.empty() && !moves_[0].possible()) moves_.clear();
+    if (!moves_.empty()) write_group_numbers(target);
+  }
+
+  UnitRows make(OwnedWeight& target, std::span<const std::int64_t> rows, std::int64_t begin,
+                std::size_t worker) {
+    UnitRows made;
+    if (moves_.empty()) return made;
+    PlainMove& move = moves_[worker];
+    const auto planes = target.pointers();
+    for (std::size_t at = 0; at < rows.size(); at += PlainMove::kRowsMax) {
+      const auto chunk =
+          rows.subspan(at, std::min<std::size_t>(PlainMove::kRowsMax, rows.size() - at));
+      move.load(chunk);
+      move.fit(0);
+      move.store({planes.data(), target.shape, target.params},
+                 begin + static_cast<std::int64_t>(at));
+      for (std::size_t r = 0; r < chunk.size(); ++r) made[at + r] = move.plain(r);
+    }
+    return made;
+  }
+
+ private:
+  // What write_params does with the first row.
+  static void write_group_numbers(OwnedWeight& target) {
+    const int plane = format_info(target.id).index_plane;
+    if (plane < 0 || target.params.act_order) return;
+    auto* bytes = target.pointers()[static_cast<std::size_t>(plane)];
+    const std::int64_t width = group_cols(target.id, target.params);
+    for (std::int64_t col = 0; col < target.shape.cols; ++col)
+      write_bits(bytes, 32 * static_cast<std::uint64_t>(col), 32,
+                 static_cast<std::uint32_t>(col / width));
+  }
+
+  std::vector<PlainMove> moves_;
+};
+
+// Runs make(row, source row, worker, raw, true) for all rows that are not plain, finish(first row,
+// end, worker) after each unit of rows, and then, where rows share parameters, make once more to
+// compare what the target has with what each row needs.
 template <class Make, class Finish>
-std::int64_t make_rows(OwnedWeight& target, std::span<const std::int32_t> order, ThreadPool& pool,
-                       Make&& make, Finish&& finish) {
+std::int64_t make_rows(OwnedWeight& target, std::span<const std::int32_t> order, PlainRows& plain,
+                       ThreadPool& pool, Make&& make, Finish&& finish) {
   const auto workers = static_cast<std::size_t>(pool.size());
   const std::size_t groups = groups_of(target.id, target.params, target.shape);
   std::vector<std::vector<RawParams>> raw(workers, std::vector<RawParams>(groups));
@@ -77,8 +126,14 @@ std::int64_t make_rows(OwnedWeight& target, std::span<const std::int32_t> order,
     return row == kNoRow ? -1 : row;
   };
   for_units(target.shape.rows, pool, [&](std::int64_t begin, std::int64_t end, std::size_t w) {
+    std::array<std::int64_t, kPackUnitRows> rows;
     for (std::int64_t row = begin; row < end; ++row)
-      if (!make(row, source_row(row), w, raw[w], true))
+      rows[static_cast<std::size_t>(row - begin)] = source_row(row);
+    const auto unit = std::span(rows).first(static_cast<std::size_t>(end - begin));
+    const UnitRows made = plain.make(target, unit, begin, w);
+    for (std::int64_t row = begin; row < end; ++row)
+      if (!made[static_cast<std::size_t>(row - begin)] &&
+          !make(row, source_row(row), w, raw[w], true))
         failed[w] = std::min(failed[w], source_row(row));
     if (failed[w] == kNoRow) finish(begin, end, w);
   });
@@ -102,7 +157,7 @@ std::vector<CodeMover> make_movers(const PackedWeight& source, OwnedWeight& targ
 }
 
 std::int64_t fill_moved(const PackedWeight& source, std::span<const std::int32_t> order,
-                        OwnedWeight& target, ThreadPool& pool) {
+                        MoveWay way, OwnedWeight& target, ThreadPool& pool) {
   std::vector<RowMap> maps;
   for (int i = 0; i < pool.size(); ++i) maps.emplace_back(source, target.id, target.params);
   std::vector<CodeMover> movers = make_movers(source, target, pool.size(), maps[0].code_table(),
@@ -111,6 +166,7 @@ std::int64_t fill_moved(const PackedWeight& source, std::span<const std::int32_t
   const MutablePlanes bytes{planes.data(), target.shape, target.params};
   const FormatOps& ops = format_ops(target.id);
   copy_group_numbers(source, target);
+  PlainRows plain(source, target, way, pool.size());
   auto make = [&](std::int64_t row, std::int64_t from, std::size_t w, std::vector<RawParams>& raw,
                   bool write) {
     RowMap& map = maps[w];
@@ -123,7 +179,7 @@ std::int64_t fill_moved(const PackedWeight& source, std::span<const std::int32_t
     if (map.any_shift()) movers[w].set_shifts(row % kPackUnitRows, map.shifts());
     return true;
   };
-  return make_rows(target, order, pool, make,
+  return make_rows(target, order, plain, pool, make,
                    [&](std::int64_t begin, std::int64_t end, std::size_t w) {
                      if (!movers.empty()) movers[w].move(begin, end, order);
                    });
@@ -146,19 +202,22 @@ std::int64_t fill_decoded(const PackedWeight& source, std::span<const std::int32
     return pack_row(target.id, target.shape, target.params, planes.data(), row, codes[w], raw) &&
            good;
   };
-  return make_rows(target, order, pool, make, [](std::int64_t, std::int64_t, std::size_t) {});
+  PlainRows plain(source, target, MoveWay::kByGroup, pool.size());
+  return make_rows(target, order, plain, pool, make,
+                   [](std::int64_t, std::int64_t, std::size_t) {});
 }
 
 }  // namespace
 
 std::int64_t fill(const PackedWeight& source, SchemeMap map,
-                  std::span<const std::int32_t> row_order, OwnedWeight& target, ThreadPool& pool) {
+                  std::span<const std::int32_t> row_order, MoveWay way, OwnedWeight& target,
+                  ThreadPool& pool) {
   return map == SchemeMap::kDecode ? fill_decoded(source, row_order, target, pool)
-                                   : fill_moved(source, row_order, target, pool);
+                                   : fill_moved(source, row_order, way, target, pool);
 }
 
 std::int64_t copy_rows(const PackedWeight& source, std::span<const std::int32_t> row_order,
-                       OwnedWeight& target, ThreadPool& pool) {
+                       MoveWay way, OwnedWeight& target, ThreadPool& pool) {
   std::vector<CodeMover> movers = make_movers(source, target, pool.size(), {}, source.shape().cols);
   std::vector<std::vector<std::uint32_t>> codes(
       static_cast<std::size_t>(pool.size()),
@@ -170,6 +229,7 @@ std::int64_t copy_rows(const PackedWeight& source, std::span<const std::int32_t>
   const ConstPlanes source_bytes{source_planes.data(), source.shape(), source.params()};
   const FormatOps& ops = format_ops(source.id());
   copy_group_numbers(source, target);
+  PlainRows plain(source, target, way, pool.size());
   auto make = [&](std::int64_t row, std::int64_t from, std::size_t w, std::vector<RawParams>& raw,
                   bool write) {
     ops.read_params(source_bytes, from, raw);
@@ -179,7 +239,7 @@ std::int64_t copy_rows(const PackedWeight& source, std::span<const std::int32_t>
     ops.read_codes(source_bytes, from, codes[w].data());
     return ops.write_codes(bytes, row, codes[w].data());
   };
-  return make_rows(target, row_order, pool, make,
+  return make_rows(target, row_order, plain, pool, make,
                    [&](std::int64_t begin, std::int64_t end, std::size_t w) {
                      if (!movers.empty()) movers[w].move(begin, end, row_order);
                    });

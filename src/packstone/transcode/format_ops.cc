@@ -4,8 +4,6 @@
 
 #include "packstone/format/registry.h"
 
-#include "packstone/format/registry.h"
-
 namespace packstone {
 namespace {
 

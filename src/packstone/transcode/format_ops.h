@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "packstone/format/e2m1.h"
 #include "packstone/format/packed_weight.h"
 #include "packstone/format/registry.h"
 
@@ -27,6 +28,37 @@ struct CodeBlock {
   std::int64_t col = 0, cols = 0;
   std::int64_t stride = 0;
 };
+
+// Where a group's numbers are its patterns one by one: the scale and the offset are the floats that
+// their codings say, and the center is the zero point as stored, or the same for all groups. All of
+// this is tried at compile time on a few patterns; a test tries every pattern of 16 bits.
+struct PlainParams {
+  bool plain = false;
+  int scale = -1, offset = -1, zero = -1;  // which parameter; -1: none
+  std::int32_t center = 0;                 // without a zero point
+};
+
+// The numbers of a group of plain parameters. Exact.
+constexpr float plain_number(const ParamSpec& spec, FloatType metadata, std::uint32_t pattern) {
+  switch (spec.coding) {
+    case ParamCoding::kF16:
+      return decode_float(FloatType::kF16, pattern);
+    case ParamCoding::kF32:
+      return decode_float(FloatType::kF32, pattern);
+    case ParamCoding::kE8M0:
+      return e8m0_to_float(pattern);
+    default:
+      return decode_float(metadata, pattern);
+  }
+}
+constexpr GroupValues plain_values(const ParamSpec* specs, const PlainParams& plain,
+                                   const FormatParams& params, const RawParams& raw) {
+  const auto number = [&](int which) {
+    return plain_number(specs[which], params.metadata, raw.pattern[which]);
+  };
+  return {number(plain.scale), plain.offset >= 0 ? number(plain.offset) : kNoOffset,
+          plain.zero >= 0 ? static_cast<std::int32_t>(raw.pattern[plain.zero]) : plain.center};
+}
 
 // All are exact; rows must be in range. Parameters are indexed by group number.
 struct FormatOps {
@@ -53,6 +85,13 @@ struct FormatOps {
   bool (*write_code_bytes)(const MutablePlanes& planes, const CodeBlock& block,
                            const std::uint8_t* codes);
   std::int64_t tile_cols;
+  // Of plain parameters, else null: parameter `which` of all groups of `rows` rows from `row`,
+  // patterns[(row * groups + group)]; groups of one row stand together.
+  PlainParams plain;
+  void (*read_patterns)(const ConstPlanes& planes, int which, std::int64_t row, std::int64_t rows,
+                        std::uint32_t* patterns);
+  void (*write_patterns)(const MutablePlanes& planes, int which, std::int64_t row,
+                         std::int64_t rows, const std::uint32_t* patterns);
 };
 
 // format_ops(id): the table of a format. Errors: none. Threads: safe.

@@ -87,7 +87,7 @@ Result<PackedWeight> permute_rows(const PackedWeight& source,
   }
   std::int64_t failed = -1;
   try {
-    failed = copy_rows(source, row_order, target, pool);
+    failed = copy_rows(source, row_order, MoveWay::kPlain, target, pool);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted, "transcode.permute_rows", source.format().name,
                 "too little memory", "scratch of one row per thread");

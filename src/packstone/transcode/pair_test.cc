@@ -1,7 +1,8 @@
-// Proves that the transcoder keeps every value or refuses: for every ordered pair of formats, with
-// random codes and adversarial parameters, a move that is not refused gives equal real numbers, a
-// header verdict is never better than the truth, and a move that promises it gives the source's
-// bytes back.
+// Proves that the transcoder keeps every value or refuses: for every ordered
+// pair of formats, with random codes and adversarial parameters, a move that is
+// not refused gives equal real numbers, a header verdict is never better than
+// the truth, a move that promises it gives the source's bytes back, and plans
+// and bytes are those of the move group by group.
 #include <array>
 #include <map>
 
@@ -19,7 +20,8 @@ using testing::same_planes;
 using testing::show;
 
 constexpr std::uint64_t kSeed = 20260731;
-// Small shapes first: a pair is tried at the first that both of its formats take.
+// Small shapes first: a pair is tried at the first that both of its formats
+// take.
 constexpr std::array kShapes{Shape{3, 256}, Shape{8, 256}, Shape{64, 256}};
 
 TranscodeTarget target_of(const Layout& layout) {
@@ -30,7 +32,8 @@ TranscodeTarget target_of(const Layout& layout) {
   return target;
 }
 
-// The way back: full where it is promised, equal values wherever it can be gone.
+// The way back: full where it is promised, equal values wherever it can be
+// gone.
 void check_back(const PackedWeight& source, const PackedWeight& made, const Layout& from,
                 const TranscodePlan& plan, const std::string& pair, ThreadPool& pool) {
   const TranscodeTarget target = target_of(from);
@@ -48,6 +51,22 @@ void check_back(const PackedWeight& source, const PackedWeight& made, const Layo
   }
 }
 
+// Group by group, which is what every way must give: the same plan and the same
+// bytes.
+void check_by_group(const PackedWeight& source, const TranscodeTarget& target,
+                    const TranscodePlan& plan, const PackedWeight* made, const std::string& pair,
+                    ThreadPool& pool) {
+  const TranscodePlan again = plan_transcode_by(MoveWay::kByGroup, source, target, pool);
+  EXPECT_EQ(plan.verdict, again.verdict) << pair;
+  EXPECT_EQ(plan.params, again.params) << pair;
+  EXPECT_EQ(plan.conditions, again.conditions) << pair;
+  EXPECT_EQ(plan.reason, again.reason) << pair;
+  if (made == nullptr) return;
+  const auto same = transcode_by(MoveWay::kByGroup, source, plan, target, {}, pool);
+  ASSERT_TRUE(same.has_value()) << pair;
+  EXPECT_TRUE(same_planes(*made, *same)) << pair;
+}
+
 Verdict check_pair(const Layout& from, const Layout& to, Shape shape, Recipe recipe,
                    std::mt19937_64& random, ThreadPool& pool) {
   const PackedWeight source = random_weight_of(from, shape, recipe, random);
@@ -57,6 +76,7 @@ Verdict check_pair(const Layout& from, const Layout& to, Shape shape, Recipe rec
   const std::string pair = show(from) + " to " + show(to);
   EXPECT_LE(static_cast<int>(dry.verdict), static_cast<int>(plan.verdict)) << pair;
   const auto made = transcode(source, plan, target, {}, pool);
+  check_by_group(source, target, plan, made ? &*made : nullptr, pair, pool);
   if (plan.verdict == Verdict::kRefused) {
     EXPECT_FALSE(plan.reason.empty()) << pair;
     EXPECT_FALSE(made.has_value()) << pair;
@@ -90,8 +110,9 @@ std::vector<std::pair<Layout, std::size_t>> layouts_by_shape() {
   return layouts;
 }
 
-// Between variants of two formats all pairs of groups would be too many: of each pair of formats
-// every variant of one side meets a variant of the other, by turns.
+// Between variants of two formats all pairs of groups would be too many: of
+// each pair of formats every variant of one side meets a variant of the other,
+// by turns.
 TEST(Pair, EveryPairKeepsValuesOrRefuses) {
   SCOPED_TRACE(kSeed);
   std::mt19937_64 random(kSeed);

@@ -8,6 +8,8 @@
 
 #include "packstone/base/check.h"
 #include "packstone/transcode/fill.h"
+#include "packstone/transcode/plain_move.h"
+#include "packstone/transcode/zero_signs.h"
 
 namespace packstone {
 namespace {
@@ -206,40 +208,116 @@ void plan_decode_row(const PackedWeight& source, FloatType type, RowAt at,
   }
 }
 
-Summary read_source(const PackedWeight& source, const TranscodeTarget& target,
-                    const HeaderDecision& decision, std::span<const std::int32_t> row_order,
-                    ThreadPool& pool) {
+// The scratch of one worker that plans moves of codes.
+struct MovePlanner {
+  RowMap map;
+  std::optional<PlainMove> plain;
+  std::optional<ZeroSigns> zero_signs;
+  std::vector<RawParams> raw;
+
+  MovePlanner(const PackedWeight& source, FormatId target, const HeaderDecision& decision,
+              MoveWay way)
+      : map(source, target, decision.candidates.front()) {
+    const auto groups =
+        static_cast<std::size_t>(ceil_div(source.shape().cols, map.target_side().group_cols));
+    raw.resize(groups);
+    if (way == MoveWay::kPlain) plain.emplace(source, target, decision.candidates);
+    if (plain && !plain->possible()) plain.reset();
+    if (plain && plain->changes_signs()) zero_signs.emplace(source, groups);
+  }
+};
+
+// Plans rows that are plain at once, and the others one by one.
+void plan_plain_rows(MovePlanner& planner, std::span<const RowAt> rows,
+                     const HeaderDecision& decision, const TranscodeTarget& target,
+                     Summary& summary) {
+  PlainMove& plain = *planner.plain;
+  std::vector<std::int64_t> stored;
+  for (const RowAt& at : rows) stored.push_back(at.stored);
+  std::vector<SignCode> signs(planner.zero_signs ? plain.groups() : 0);
+  const std::int64_t width = planner.map.source_side().group_cols;
+  for (std::size_t begin = 0; begin < rows.size(); begin += PlainMove::kRowsMax) {
+    const auto chunk =
+        rows.subspan(begin, std::min<std::size_t>(PlainMove::kRowsMax, rows.size() - begin));
+    plain.load(std::span(stored).subspan(begin, chunk.size()));
+    for (std::size_t i = 0; !plain.first_fits() && i < decision.candidates.size(); ++i)
+      if (summary.candidate_fault[i].place.row >= chunk.front().row) plain.fit(i);
+    for (std::size_t r = 0; r < chunk.size(); ++r) {
+      if (!plain.plain(r)) {
+        plan_linear_row(planner.map, chunk[r], decision, target, planner.raw, summary);
+        continue;
+      }
+      std::int64_t first = -1;
+      if (const std::int64_t count = plain.nonfinite(r, first); count > 0) {
+        summary.nonfinite += count;
+        summary.first_nonfinite = std::min(summary.first_nonfinite, {chunk[r].row, first * width});
+      }
+      if (planner.zero_signs && plain.sign_codes(r, signs))
+        std::ranges::copy(signs, planner.zero_signs->row(begin + r).begin());
+    }
+  }
+  if (!planner.zero_signs) return;
+  const ZeroSigns::Count zeros = planner.zero_signs->count(stored);
+  if (zeros.zeros == 0) return;
+  summary.zero_signs += zeros.zeros;
+  summary.first_zero_sign =
+      std::min(summary.first_zero_sign, {rows[static_cast<std::size_t>(zeros.row)].row, zeros.col});
+}
+
+void plan_moved(const PackedWeight& source, const TranscodeTarget& target,
+                const HeaderDecision& decision, std::span<const std::int32_t> row_order,
+                MoveWay way, ThreadPool& pool, std::vector<Summary>& summaries) {
   const auto place = [&](std::int64_t row) {
     return RowAt{row, row_order.empty() ? row : row_order[static_cast<std::size_t>(row)]};
   };
-  Summary empty;
-  empty.candidate_fault.resize(decision.candidates.size());
-  std::vector<Summary> summaries(static_cast<std::size_t>(pool.size()), empty);
-  const auto cols = static_cast<std::size_t>(source.shape().cols);
-  if (decision.map != SchemeMap::kDecode) {
-    std::vector<RowMap> maps;
-    for (int i = 0; i < pool.size(); ++i)
-      maps.emplace_back(source, target.id, decision.candidates.front());
-    const auto groups = static_cast<std::size_t>(
-        ceil_div(source.shape().cols, maps.front().target_side().group_cols));
-    std::vector<std::vector<RawParams>> raw(maps.size(), std::vector<RawParams>(groups));
-    auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
-      const auto w = static_cast<std::size_t>(worker);
-      for (std::int64_t row = begin; row < end; ++row)
-        plan_linear_row(maps[w], place(row), decision, target, raw[w], summaries[w]);
-    };
-    pool.parallel(source.shape().rows, kRowsAtATime, work);
-  } else {
-    const FloatType type = float_type(target.id);
-    std::vector<std::vector<float>> values(summaries.size(), std::vector<float>(cols));
-    auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
-      const auto w = static_cast<std::size_t>(worker);
-      for (std::int64_t row = begin; row < end; ++row)
-        plan_decode_row(source, type, place(row), values[w], summaries[w]);
-    };
-    pool.parallel(source.shape().rows, kRowsAtATime, work);
-  }
-  Summary summary = empty;
+  std::vector<MovePlanner> planners;
+  for (int i = 0; i < pool.size(); ++i) planners.emplace_back(source, target.id, decision, way);
+  auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
+    const auto w = static_cast<std::size_t>(worker);
+    std::array<RowAt, kPackUnitRows> rows;
+    while (begin < end) {
+      std::size_t count = 0;
+      for (; begin < end && count < rows.size(); ++begin) rows[count++] = place(begin);
+      const auto block = std::span<const RowAt>(rows).first(count);
+      if (planners[w].plain) {
+        plan_plain_rows(planners[w], block, decision, target, summaries[w]);
+        continue;
+      }
+      for (const RowAt& at : block)
+        plan_linear_row(planners[w].map, at, decision, target, planners[w].raw, summaries[w]);
+    }
+  };
+  const bool blocks = planners.front().plain.has_value();
+  pool.parallel(source.shape().rows, blocks ? kPackUnitRows : kRowsAtATime, work);
+}
+
+void plan_decoded(const PackedWeight& source, const TranscodeTarget& target,
+                  std::span<const std::int32_t> row_order, ThreadPool& pool,
+                  std::vector<Summary>& summaries) {
+  const FloatType type = float_type(target.id);
+  std::vector<std::vector<float>> values(
+      summaries.size(), std::vector<float>(static_cast<std::size_t>(source.shape().cols)));
+  auto work = [&](std::int64_t begin, std::int64_t end, int worker) {
+    const auto w = static_cast<std::size_t>(worker);
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t stored =
+          row_order.empty() ? row : row_order[static_cast<std::size_t>(row)];
+      plan_decode_row(source, type, {row, stored}, values[w], summaries[w]);
+    }
+  };
+  pool.parallel(source.shape().rows, kRowsAtATime, work);
+}
+
+Summary read_source(const PackedWeight& source, const TranscodeTarget& target,
+                    const HeaderDecision& decision, std::span<const std::int32_t> row_order,
+                    MoveWay way, ThreadPool& pool) {
+  Summary summary;
+  summary.candidate_fault.resize(decision.candidates.size());
+  std::vector<Summary> summaries(static_cast<std::size_t>(pool.size()), summary);
+  if (decision.map != SchemeMap::kDecode)
+    plan_moved(source, target, decision, row_order, way, pool, summaries);
+  else
+    plan_decoded(source, target, row_order, pool, summaries);
   for (const Summary& one : summaries) summary.merge(one);
   return summary;
 }
@@ -263,16 +341,17 @@ std::string counted(std::int64_t count, std::string_view what, Place first) {
 // Makes the target once and drops it: the first source row that cannot be made, or -1.
 Result<std::int64_t> try_target(const PackedWeight& source, FormatId target,
                                 const FormatParams& params, SchemeMap map,
-                                std::span<const std::int32_t> row_order, ThreadPool& pool) {
+                                std::span<const std::int32_t> row_order, MoveWay way,
+                                ThreadPool& pool) {
   PACKSTONE_TRY(OwnedWeight owned, OwnedWeight::allocate(target, source.shape(), params));
-  return fill(source, map, row_order, owned, pool);
+  return fill(source, map, row_order, way, owned, pool);
 }
 
 // Whether codes and parameters give all bytes of the weight.
-Result<bool> makes_itself(const PackedWeight& weight, ThreadPool& pool) {
+Result<bool> makes_itself(const PackedWeight& weight, MoveWay way, ThreadPool& pool) {
   PACKSTONE_TRY(OwnedWeight owned,
                 OwnedWeight::allocate(weight.id(), weight.shape(), weight.params()));
-  if (copy_rows(weight, {}, owned, pool) >= 0) return false;
+  if (copy_rows(weight, {}, way, owned, pool) >= 0) return false;
   for (int plane = 0; plane < weight.plane_count(); ++plane)
     if (!std::ranges::equal(weight.plane(plane), owned.planes[static_cast<std::size_t>(plane)]))
       return false;
@@ -282,19 +361,20 @@ Result<bool> makes_itself(const PackedWeight& weight, ThreadPool& pool) {
 // What only making weights tells: a refusal in words, or nothing; `way_back` becomes what is true.
 std::string try_in_full(const PackedWeight& source, const TranscodeTarget& target,
                         const FormatParams& params, const HeaderDecision& decision,
-                        std::span<const std::int32_t> row_order, ThreadPool& pool, bool& way_back) {
+                        std::span<const std::int32_t> row_order, MoveWay way, ThreadPool& pool,
+                        bool& way_back) {
   constexpr std::string_view kMemory =
       "too little memory to make the weight once; free memory and retry";
   try {
     if (decision.needs_trial) {
-      const auto row = try_target(source, target.id, params, decision.map, row_order, pool);
+      const auto row = try_target(source, target.id, params, decision.map, row_order, way, pool);
       if (!row) return std::string(kMemory);
       if (*row >= 0)
         return explain({{*row, 0}, GroupFault::kShared, 1, {}, {}, {}, 0}, source.format(),
                        format_info(target.id), params);
     }
     if (way_back && decision.way_back_in_full) {
-      const auto same = makes_itself(source, pool);
+      const auto same = makes_itself(source, way, pool);
       if (!same) return std::string(kMemory);
       way_back = *same;
     }
@@ -324,6 +404,12 @@ std::string_view verdict_name(Verdict verdict) {
 
 TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& target,
                              ThreadPool& pool, std::span<const std::int32_t> row_order) {
+  return plan_transcode_by(MoveWay::kPlain, source, target, pool, row_order);
+}
+
+TranscodePlan plan_transcode_by(MoveWay way, const PackedWeight& source,
+                                const TranscodeTarget& target, ThreadPool& pool,
+                                std::span<const std::int32_t> row_order) {
   PACKSTONE_ASSERT(row_order.empty() ||
                    static_cast<std::int64_t>(row_order.size()) == source.shape().rows);
   const HeaderDecision decision =
@@ -337,7 +423,7 @@ TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& 
   }
   Summary summary;
   try {
-    summary = read_source(source, target, decision, row_order, pool);
+    summary = read_source(source, target, decision, row_order, way, pool);
   } catch (const std::bad_alloc&) {
     return refused(decision, "too little memory for one row per thread; free memory and retry");
   }
@@ -353,7 +439,8 @@ TranscodePlan plan_transcode(const PackedWeight& source, const TranscodeTarget& 
                    explain(summary.candidate_fault.back(), from, to, decision.candidates.back()));
   plan.params = decision.candidates[chosen];
   bool way_back = decision.way_back_possible && summary.way_back;
-  std::string fault = try_in_full(source, target, plan.params, decision, row_order, pool, way_back);
+  std::string fault =
+      try_in_full(source, target, plan.params, decision, row_order, way, pool, way_back);
   if (!fault.empty()) return refused(decision, std::move(fault));
   plan.verdict =
       verdict_of(source.bytes(), weight_bytes(target.id, source.shape(), plan.params), way_back);
@@ -440,6 +527,12 @@ TranscodePlan header_verdict(FormatId id, Shape shape, const FormatParams& param
 Result<PackedWeight> transcode(const PackedWeight& source, const TranscodePlan& plan,
                                const TranscodeTarget& target,
                                std::span<const std::int32_t> row_order, ThreadPool& pool) {
+  return transcode_by(MoveWay::kPlain, source, plan, target, row_order, pool);
+}
+
+Result<PackedWeight> transcode_by(MoveWay way, const PackedWeight& source,
+                                  const TranscodePlan& plan, const TranscodeTarget& target,
+                                  std::span<const std::int32_t> row_order, ThreadPool& pool) {
   constexpr std::string_view kWhere = "transcode.transcode";
   const std::string_view name = format_info(target.id).name;
   if (plan.verdict == Verdict::kRefused || plan.verdict == Verdict::kChanged)
@@ -457,8 +550,8 @@ Result<PackedWeight> transcode(const PackedWeight& source, const TranscodePlan& 
   PACKSTONE_TRY(OwnedWeight owned, OwnedWeight::allocate(target.id, shape, plan.params));
   std::int64_t failed = -1;
   try {
-    failed =
-        fill(source, scheme_map(source.format(), format_info(target.id)), row_order, owned, pool);
+    failed = fill(source, scheme_map(source.format(), format_info(target.id)), row_order, way,
+                  owned, pool);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted, kWhere, name, "too little memory",
                 "scratch of one row per thread");

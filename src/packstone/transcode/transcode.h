@@ -68,6 +68,19 @@ Result<PackedWeight> transcode(const PackedWeight& source, const TranscodePlan& 
                                const TranscodeTarget& target,
                                std::span<const std::int32_t> row_order, ThreadPool& pool);
 
+// How codes and parameters move: plain rows pattern by pattern, or every row group by group, which
+// is slower and what the first is tested against.
+enum class MoveWay { kPlain, kByGroup };
+
+// plan_transcode_by and transcode_by: plan_transcode and transcode by a way. Exact: the same plans
+// and bytes for both ways.
+TranscodePlan plan_transcode_by(MoveWay way, const PackedWeight& source,
+                                const TranscodeTarget& target, ThreadPool& pool,
+                                std::span<const std::int32_t> row_order = {});
+Result<PackedWeight> transcode_by(MoveWay way, const PackedWeight& source,
+                                  const TranscodePlan& plan, const TranscodeTarget& target,
+                                  std::span<const std::int32_t> row_order, ThreadPool& pool);
+
 // permute_rows: the same format and bits, rows reordered.
 Result<PackedWeight> permute_rows(const PackedWeight& source,
                                   std::span<const std::int32_t> row_order, ThreadPool& pool);

@@ -116,8 +116,10 @@ void bench(const Pair& pair, int times) {
 }  // namespace
 }  // namespace packstone
 
-// transcode_bench [runs]
+// transcode_bench [runs [name of a source format]]
 int main(int count, char** arguments) {
   const int times = count > 1 ? std::max(1, std::atoi(arguments[1])) : 5;
-  for (const packstone::Pair& pair : packstone::kPairs) packstone::bench(pair, times);
+  const std::string_view only = count > 2 ? arguments[2] : "";
+  for (const packstone::Pair& pair : packstone::kPairs)
+    if (only.empty() || pair.from == only) packstone::bench(pair, times);
 }
