@@ -3,6 +3,7 @@
 #include "packstone/cli/certificate.h"
 #include "packstone/cli/progress.h"
 #include "packstone/cli/vectors.h"
+#include "packstone/quantize/gguf/gguf_encode.h"
 #include "packstone/transcode/unpack.h"
 
 namespace packstone::cli {
@@ -56,28 +57,25 @@ Status write_made(CheckpointWriter& writer, std::size_t index, TensorPlan& tenso
   return writer.write(index, plane_spans(target));
 }
 
-Status write_rounded(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,
-                     std::span<const std::int32_t> order, Context& context) {
+// A tensor rounded without calibration: the target's own encoder, or the search on its grid.
+Result<Quantized> round_tensor(const TensorPlan& tensor, ThreadPool& pool) {
   const PackedWeight& source = tensor.source->weight;
-  if (!tensor.parity) {
-    const Shape shape = source.shape();
-    PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context.pool()));
-    PACKSTONE_TRY(Quantized quantized,
-                  round_to_grid({values.data(), shape.rows, shape.cols, shape.cols}, {},
-                                tensor.target.id, tensor.plan.params, context.pool(),
-                                tensor.source->name));
-    tensor.report = quantized.report;
-    tensor.made = std::move(quantized.weight);
-    return write_made(writer, index, tensor, context);
-  }
-  const auto rows = [&](std::int64_t row, std::span<float> out) {
-    decode_row(source, order.empty() ? row : order[static_cast<std::size_t>(row)], out);
+  const Shape shape = source.shape();
+  const FormatId id = tensor.target.id;
+  const std::string& name = tensor.source->name;
+  const std::vector<std::int32_t> stored = tensor.source->stored_rows();
+  const RowSource rows = [&](std::int64_t row, std::span<float> out) {
+    decode_row(source, stored.empty() ? row : stored[static_cast<std::size_t>(row)], out);
   };
-  PACKSTONE_TRY(const Quantized quantized,
-                rtn(rows, source.shape(), tensor.target.id, tensor.plan.params, context.pool(),
-                    tensor.source->name));
-  tensor.report = quantized.report;
-  return writer.write(index, plane_spans(quantized.weight));
+  if (gguf_encode_supports(id)) {
+    const GgufEncodeOptions options{.mode = tensor.parity ? GgufMode::kParity : GgufMode::kBest};
+    PACKSTONE_TRY(GgufEncoded encoded, gguf_encode(rows, shape, id, options, pool, name));
+    return Quantized{std::move(encoded.weight), encoded.report};
+  }
+  if (tensor.parity) return rtn(rows, shape, id, tensor.plan.params, pool, name);
+  PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, pool));
+  return round_to_grid({values.data(), shape.rows, shape.cols, shape.cols}, {}, id,
+                       tensor.plan.params, pool, name);
 }
 
 Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,
@@ -89,8 +87,12 @@ Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& ten
   if (tensor.action == Action::kVector || rule_changes || vector_order(*tensor.source, order))
     return write_vector(writer, index, tensor, order);
   if (tensor.made) return write_made(writer, index, tensor, context);
-  if (tensor.action == Action::kQuantize)
-    return write_rounded(writer, index, tensor, order, context);
+  if (tensor.action == Action::kQuantize) {
+    PACKSTONE_TRY(Quantized rounded, round_tensor(tensor, context.pool()));
+    tensor.report = rounded.report;
+    tensor.made = std::move(rounded.weight);
+    return write_made(writer, index, tensor, context);
+  }
   if (tensor.action == Action::kTranscode) {
     PACKSTONE_TRY(const PackedWeight target,
                   transcode(source, tensor.plan, tensor.target, order, context.pool()));

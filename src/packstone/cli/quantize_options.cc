@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "packstone/cli/arguments.h"
+#include "packstone/quantize/gguf/gguf_encode.h"
 #include "packstone/quantize/grid.h"
 
 namespace packstone::cli {
@@ -95,11 +96,12 @@ Status check_layout(std::string_view command, const QuantizeOptions& options, co
   if (is_float_format(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name, "a packed layout",
                 "`convert` decodes to floats");
-  if (options.mode == "parity" && !rtn_supports(id))
+  const bool encoder = !method.calibrated && gguf_encode_supports(id);
+  if (options.mode == "parity" && !encoder && !rtn_supports(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name,
-                "mlx-affine, gguf:Q4_0, gguf:Q4_1 or gguf:Q8_0",
+                "mlx-affine or a gguf layout that ggml can write",
                 "--mode parity follows the reference programs of these layouts");
-  if (options.mode == "best" && !Grid::supports(id))
+  if (options.mode == "best" && !encoder && !Grid::supports(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name,
                 fmt::format("a layout that {} can write: one with scales for groups of columns",
                             method.name));

@@ -288,7 +288,7 @@ Status check(const FeedbackInput& input, FormatId target, const FormatParams& pa
   if (!(options.beta >= 0 && options.beta <= 1))
     return fail(ErrorCode::kInvalidInput, kWhere, subject, fmt::format("beta {}", options.beta),
                 "a number from 0 to 1");
-  return check_finite(input.weight, kWhere, subject);
+  return check_finite(input.weight, kWhere, target, subject);
 }
 
 Job make_job(const Grid& grid, const FeedbackOptions& options, std::int64_t cols) {
@@ -362,7 +362,7 @@ Result<Quantized> round_to_grid(const MatrixView& weight, std::span<const float>
       return fail(ErrorCode::kInvalidInput, kRounding, subject,
                   fmt::format("importance {} of column {}", importance[i], i),
                   "finite numbers, none below zero");
-  PACKSTONE_CHECK_OK(check_finite(weight, kRounding, subject));
+  PACKSTONE_CHECK_OK(check_finite(weight, kRounding, target, subject));
   try {
     PACKSTONE_TRY(const Grid grid, Grid::make(target, params, weight.cols, subject));
     const FeedbackOptions options{.order = ColumnOrder::kNatural};
