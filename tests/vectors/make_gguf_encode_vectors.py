@@ -7,6 +7,9 @@
 gguf_encode/values.json   values [rows, cols] and an importance [cols], float32 in hex
 gguf_encode/<name>.json   the blocks that ggml_quantize_chunk makes of them, without and with the
                           importance
+gguf_encode/corners.json  a row of scales about the ends of binary16 and halfway between two of its
+                          numbers, with the blocks of every type and that importance; and a hash of
+                          the MXFP4 blocks of every power of two and floats near it
 """
 import ctypes
 from importlib.metadata import version
@@ -17,6 +20,7 @@ from make_format_vectors import ggml, pointer, write
 
 COMMAND = "python tests/vectors/make_gguf_encode_vectors.py"
 ROWS, COLS = 6, 1024
+POWER_STEPS = (0, 1, 2, 5, 11, 22, 44, 45, 64)
 # name: number of the type in ggml, block columns, block bytes
 TYPES = {
     "q1_0": (41, 128, 18), "q2_0": (42, 64, 18), "q4_0": (2, 32, 18), "q4_1": (3, 32, 20),
@@ -76,12 +80,47 @@ def make_importance(rng):
     return importance
 
 
+def corners():
+    """Blocks of 32 whose scale, for one of four types, is a binary16 corner."""
+    scales = [1 + 2.0 ** -11, 1 + 3 * 2.0 ** -11, 2.0 ** -25, 2.0 ** -25 * (1 + 2.0 ** -23),
+              3 * 2.0 ** -25, 2.0 ** -14 * (1 - 2.0 ** -12), 500.125, -0.333]
+    blocks = [np.linspace(-1, 1, 32) * scale * factor
+              for factor in (8, 16, 127, 1) for scale in scales]
+    for i, block in enumerate(blocks):
+        block[i % 32] = -np.sign(block[0]) * np.abs(block).max() * (1 if i % 2 else -1)
+    blocks[-1][3] = 65519
+    return np.concatenate(blocks).astype(np.float32).reshape(1, COLS)
+
+
+def power_blocks():
+    """MXFP4 blocks of 32: an edge near a power of two, and values about the halfway points."""
+    rows = []
+    for exponent in range(-149, 128):
+        power = np.array([np.ldexp(np.float32(1), exponent)], np.float32).view(np.int32)[0]
+        for steps in POWER_STEPS:
+            for sign in (1, -1):
+                bits = power + sign * steps
+                if not 0 < bits < 0x7F800000:
+                    continue
+                edge = np.array([bits], np.int32).view(np.float32)[0]
+                rows.append(edge * (np.arange(32, dtype=np.float32) / np.float32(32)))
+                rows[-1][0] = -edge if sign < 0 else edge
+    return np.array(rows, np.float32)
+
+
+def fnv1a(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
 def quantize(library, name, values, importance):
     number, block, size = TYPES[name]
     blocks = np.zeros(values.size // block * size, np.uint8)
     library.ggml_quantize_chunk(
         ctypes.c_int(number), pointer(values), pointer(blocks), ctypes.c_int64(0),
-        ctypes.c_int64(ROWS), ctypes.c_int64(COLS),
+        ctypes.c_int64(values.shape[0]), ctypes.c_int64(values.shape[1]),
         None if importance is None else pointer(importance))
     return blocks.tobytes().hex()
 
@@ -98,6 +137,14 @@ def main():
             "producer": f"ggml, libggml-python {version('libggml-python')}, ggml_quantize_chunk",
             "command": COMMAND, "plain": quantize(library, name, values, None),
             "weighted": quantize(library, name, values, importance)})
+    row, powers = corners(), power_blocks()
+    blocks = bytes.fromhex(quantize(library, "mxfp4", powers, None))
+    write("gguf_encode", "corners", {
+        "producer": f"ggml, libggml-python {version('libggml-python')}, ggml_quantize_chunk",
+        "command": COMMAND, "cols": COLS, "values": row.tobytes().hex(),
+        "plain": {name: quantize(library, name, row, None) for name in TYPES},
+        "weighted": {name: quantize(library, name, row, importance) for name in TYPES},
+        "mxfp4_blocks": len(powers), "mxfp4_fnv1a": fnv1a(blocks)})
 
 
 if __name__ == "__main__":

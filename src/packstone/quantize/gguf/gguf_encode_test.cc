@@ -2,9 +2,11 @@
 // threads, and that what cannot be stored is refused by its place.
 #include "packstone/quantize/gguf/gguf_encode.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "packstone/quantize/gguf/block_encoder.h"
 #include "packstone/quantize/gguf/test_blocks.h"
 #include "packstone/transcode/unpack.h"
 #include "tests/support/vectors.h"
@@ -36,37 +38,90 @@ TEST(GgufEncode, EveryTypeHasAnEncoder) {
   EXPECT_FALSE(gguf_encode_supports(kFloat32));
 }
 
-TEST(GgufEncode, ParityBytesEqualGgml) {
-  const nlohmann::json given = load_json("values");
-  ASSERT_TRUE(given.is_object());
+void expect_bytes(const std::vector<float>& values, Shape shape, FormatId id,
+                  const GgufEncodeOptions& options, const nlohmann::json& hex) {
+  const auto made = encode(values, shape, id, options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  const auto bytes = vectors::from_hex(hex.get<std::string>());
+  const ByteSpan plane = made->weight.plane(0);
+  ASSERT_EQ(plane.size(), bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    ASSERT_EQ(plane[i], bytes[i]) << format_info(id).name
+                                  << (options.importance.empty() ? " plain" : " weighted")
+                                  << " byte " << i;
+  EXPECT_EQ(made->from_search, 0);
+}
+
+// Ordinary, heavy-tailed, special, ternary and large values, and binary16 corners of the scales.
+TEST(GgufEncode, D27_ParityBytesAreThoseOfGgml) {
+  const nlohmann::json given = load_json("values"), corners = load_json("corners");
+  ASSERT_TRUE(given.is_object() && corners.is_object());
   const Shape shape{given["rows"], given["cols"]};
   const std::vector<float> values = floats_from_hex(given["values"]);
+  const std::vector<float> row = floats_from_hex(corners["values"]);
   const std::vector<float> importance = floats_from_hex(given["importance"]);
   int compared = 0;
   for (const FormatId id : encodable_formats()) {
     const nlohmann::json expected = load_json(format_info(id).name);
     ASSERT_TRUE(expected.is_object()) << format_info(id).name;
-    for (const bool weighted : {false, true}) {
-      GgufEncodeOptions options{.mode = GgufMode::kParity};
-      if (weighted) options.importance = importance;
-      const auto made = encode(values, shape, id, options);
-      ASSERT_TRUE(made.has_value()) << made.error().message;
-      const auto bytes =
-          vectors::from_hex(expected[weighted ? "weighted" : "plain"].get<std::string>());
-      const ByteSpan plane = made->weight.plane(0);
-      ASSERT_EQ(plane.size(), bytes.size());
-      for (std::size_t i = 0; i < bytes.size(); ++i)
-        ASSERT_EQ(plane[i], bytes[i])
-            << format_info(id).name << (weighted ? " weighted" : " plain") << " byte " << i;
-      EXPECT_EQ(made->from_search, 0);
-      ++compared;
-    }
+    const std::string type(format_info(id).name.substr(std::string_view("gguf.").size()));
+    const GgufEncodeOptions plain{.mode = GgufMode::kParity};
+    const GgufEncodeOptions weighted{.mode = GgufMode::kParity, .importance = importance};
+    expect_bytes(values, shape, id, plain, expected["plain"]);
+    expect_bytes(values, shape, id, weighted, expected["weighted"]);
+    expect_bytes(row, {1, shape.cols}, id, plain, corners["plain"][type]);
+    expect_bytes(row, {1, shape.cols}, id, weighted, corners["weighted"][type]);
+    compared += 4;
   }
-  EXPECT_EQ(compared, 2 * 18);
+  EXPECT_EQ(compared, 4 * 18);
 }
 
-// Contract D7: the same bytes and report for any number of threads.
-TEST(GgufEncode, ContractD7BytesDoNotDependOnThreads) {
+// Every power of two and the floats some steps away, where log2 rounds and the exponent byte wraps.
+TEST(GgufEncode, D27_Mxfp4ParityNearEveryPowerOfTwo) {
+  const nlohmann::json corners = load_json("corners");
+  const gguf::BlockEncoder& encoder = *gguf::find_block_encoder(find_format("gguf.mxfp4").value());
+  std::uint64_t hash = 0xCBF29CE484222325;
+  auto add = [&hash](std::uint32_t byte) { hash = (hash ^ byte) * 0x100000001B3; };
+  int blocks = 0;
+  for (int exponent = -149; exponent < 128; ++exponent)
+    for (const int steps : {0, 1, 2, 5, 11, 22, 44, 45, 64})
+      for (const int sign : {1, -1}) {
+        const int bits = std::bit_cast<int>(std::ldexp(1.0f, exponent)) + sign * steps;
+        if (bits <= 0 || bits >= 0x7F800000) continue;
+        const auto edge = std::bit_cast<float>(bits);
+        float x[32];
+        for (int i = 0; i < 32; ++i) x[i] = edge * (static_cast<float>(i) / 32.0f);
+        x[0] = sign < 0 ? -edge : edge;
+        std::uint8_t codes[32];
+        RawParams raw;
+        encoder.parity({x, {}, 0}, {codes, std::span(&raw, 1)});
+        add(raw.pattern[0]);
+        for (int i = 0; i < 16; ++i) add(codes[i] | codes[i + 16] << 4);
+        ++blocks;
+      }
+  EXPECT_EQ(blocks, corners["mxfp4_blocks"].get<int>());
+  EXPECT_EQ(fmt::format("{:016x}", hash), corners["mxfp4_fnv1a"].get<std::string>());
+}
+
+// Bytes of a block of 256 columns' worth of each type.
+TEST(GgufEncode, D25_SizesOfTheTypes) {
+  const std::pair<const char*, std::size_t> sizes[] = {
+      {"q1_0", 36},    {"q2_0", 72},   {"q4_0", 144}, {"q4_1", 160}, {"q5_0", 176},
+      {"q5_1", 192},   {"q8_0", 272},  {"q2_k", 84},  {"q3_k", 110}, {"q4_k", 144},
+      {"q5_k", 176},   {"q6_k", 210},  {"tq1_0", 54}, {"tq2_0", 66}, {"iq4_nl", 144},
+      {"iq4_xs", 136}, {"mxfp4", 136}, {"nvfp4", 144}};
+  const std::vector<float> values = gguf::gaussian(3 * 256, 8);
+  for (const auto& [name, size] : sizes) {
+    const FormatId id = find_format(std::string("gguf.") + name).value();
+    const auto made = encode(values, {3, 256}, id, {});
+    ASSERT_TRUE(made.has_value());
+    EXPECT_EQ(made->weight.plane(0).size(), 3 * size) << name;
+    EXPECT_EQ(made->blocks, 3 * 256 / gguf::find_block_encoder(id)->block);
+  }
+}
+
+// The same bytes and report for any number of threads.
+TEST(GgufEncode, D7_BytesDoNotDependOnThreads) {
   const Shape shape{23, 512};
   const std::vector<float> values = gguf::heavy_tailed(23 * 512, 1);
   const std::vector<float> importance = gguf::lognormal(512, 2);
@@ -132,8 +187,8 @@ TEST(GgufEncode, ZeroRowsAreZero) {
     }
 }
 
-// Contract D25, and the rule of every primitive: finite weights, named by their place.
-TEST(GgufEncode, ContractD25RefusesByPlace) {
+// The rule of every primitive: finite weights, named by their place.
+TEST(GgufEncode, D25_RefusesValuesThatAreNotFiniteByPlace) {
   for (const FormatId id : encodable_formats())
     for (const GgufMode mode : {GgufMode::kBest, GgufMode::kParity})
       for (const float bad : {NAN, INFINITY, -INFINITY}) {
@@ -148,7 +203,7 @@ TEST(GgufEncode, ContractD25RefusesByPlace) {
       }
 }
 
-TEST(GgufEncode, RefusesIllegalShapesAndImportances) {
+TEST(GgufEncode, D25_RefusesIllegalShapesAndImportances) {
   const std::vector<float> values(4096, 1.0f);
   const FormatId q4_k = find_format("gguf.q4_k").value();
   const auto code = [](const Result<GgufEncoded>& made) {

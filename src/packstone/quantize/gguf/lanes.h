@@ -1,11 +1,13 @@
 // Four floats at a time, in an order of operations that no compiler or machine changes.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 
 namespace packstone::gguf {
 
 using Float4 = float __attribute__((vector_size(16)));
+using Int4 = std::int32_t __attribute__((vector_size(16)));
 
 // The same number four times.
 inline Float4 splat(float x) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "packstone/quantize/gguf/lanes.h"
+
 namespace packstone::gguf {
 namespace {
 
@@ -16,13 +18,21 @@ struct Fit {
   }
 };
 
-Fit symmetric_fit(std::span<const float> x, std::span<const float> w, int half, float inverse) {
-  Fit fit;
+constexpr int kSymmetricTries = 20;  // 19 and one to fill four lanes
+
+// The fits of levels nearest at four scales: each lane has the operations of Fit in their order.
+void symmetric_fits(std::span<const float> x, std::span<const float> w, int half,
+                    const float* inverse, Fit* fits) {
+  const Float4 inverses = load4(inverse);
+  const auto limit = static_cast<float>(half);
+  Float4 xl = splat(0), l2 = splat(0);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const int level = std::clamp(nearest_int(inverse * x[i]), -half, half - 1);
-    fit.add(w.empty() ? x[i] * x[i] : w[i], x[i], level);
+    const Float4 level = round4(clamp4(inverses * x[i], -limit, limit - 1));
+    const float weight = w.empty() ? x[i] * x[i] : w[i];
+    xl += (weight * x[i]) * level;
+    l2 += (weight * level) * level;
   }
-  return fit;
+  for (int k = 0; k < 4; ++k) fits[k] = {xl[k], l2[k]};
 }
 
 }  // namespace
@@ -44,16 +54,20 @@ float symmetric_scale(std::span<const float> x, std::span<const float> w, int ha
     std::ranges::fill(codes, std::uint8_t{0});
     return 0.0f;
   }
-  float inverse = static_cast<float>(-half) / edge;
-  Fit fit = symmetric_fit(x, w, half, inverse);
-  float scale = fit.l2 != 0 ? fit.xl / fit.l2 : 0.0f;
-  float best = scale * fit.xl;
-  for (int step = -9; step <= 9; ++step) {
-    if (step == 0) continue;
-    const float tried = -(static_cast<float>(half) + 0.1f * static_cast<float>(step)) / edge;
-    fit = symmetric_fit(x, w, half, tried);
+  float inverses[kSymmetricTries];
+  Fit fits[kSymmetricTries];
+  inverses[0] = inverses[kSymmetricTries - 1] = static_cast<float>(-half) / edge;
+  for (int step = -9, k = 1; step <= 9; ++step)
+    if (step != 0)
+      inverses[k++] = -(static_cast<float>(half) + 0.1f * static_cast<float>(step)) / edge;
+  for (int k = 0; k < kSymmetricTries; k += 4) symmetric_fits(x, w, half, inverses + k, fits + k);
+  float inverse = inverses[0];
+  float scale = fits[0].l2 != 0 ? fits[0].xl / fits[0].l2 : 0.0f;
+  float best = scale * fits[0].xl;
+  for (int k = 1; k < kSymmetricTries - 1; ++k) {
+    const Fit& fit = fits[k];
     if (!(fit.l2 > 0 && fit.xl * fit.xl > best * fit.l2)) continue;
-    inverse = tried;
+    inverse = inverses[k];
     scale = fit.xl / fit.l2;
     best = scale * fit.xl;
   }
@@ -115,21 +129,64 @@ AffineRange affine_range(std::span<const float> x, std::span<const float> w) {
   return range;
 }
 
-float affine_error(std::span<const float> x, std::span<const float> w, float scale, float low,
-                   bool absolute, std::span<const std::uint8_t> codes) {
+Float4 magnitude4(Float4 x) {
+  return std::bit_cast<Float4>(std::bit_cast<Int4>(x) & 0x7FFFFFFF);
+}
+
+// The codes of four positions; unbounded ones as nearest_int has them, however large.
+Float4 affine_levels(Float4 position, float high, bool bounded) {
+  if (bounded) return round4(clamp4(position, 0.0f, high));
+  const Int4 bits = std::bit_cast<Int4>(position + splat(12582912.0f));
+  const Int4 nearest = (bits & 0x007FFFFF) - 0x00400000;
+  return clamp4(__builtin_convertvector(nearest, Float4), 0.0f, high);
+}
+
+// Four two-parameter fits at once, a lane each, of codes nearest at (1 / inverse, low). A fit
+// without a determinant has the error infinity.
+struct AffineTries {
+  Float4 scale, low, error;
+};
+
+AffineTries affine_tries(std::span<const float> x, std::span<const float> w,
+                         const AffineRange& range, Float4 inverse, float low, int high,
+                         const AffineSweep& sweep) {
+  Float4 levels[32];
+  const auto top = static_cast<float>(high);
+  Float4 sum_l = splat(0), sum_l2 = splat(0), sum_xl = splat(0);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    levels[i] = affine_levels(inverse * (x[i] - low), top, sweep.bounded);
+    const Float4 weighted = w[i] * levels[i];
+    sum_l += weighted;
+    sum_l2 += weighted * levels[i];
+    sum_xl += weighted * x[i];
+  }
+  const Float4 determinant = range.sum_w * sum_l2 - sum_l * sum_l;
+  AffineTries tries{(range.sum_w * sum_xl - range.sum_x * sum_l) / determinant,
+                    (sum_l2 * range.sum_x - sum_l * sum_xl) / determinant, splat(0)};
+  for (int k = 0; k < 4; ++k)
+    if (tries.low[k] > 0) {
+      tries.low[k] = 0;
+      tries.scale[k] = sum_xl[k] / sum_l2[k];
+    }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const Float4 difference = tries.scale * levels[i] + tries.low - x[i];
+    tries.error += w[i] * (sweep.absolute ? magnitude4(difference) : difference * difference);
+  }
+  for (int k = 0; k < 4; ++k)
+    if (!(determinant[k] > 0)) tries.error[k] = INFINITY;
+  return tries;
+}
+
+float first_error(std::span<const float> x, std::span<const float> w, float inverse, float low,
+                  int high, bool absolute) {
+  const float scale = 1 / inverse;
   float error = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const float difference = scale * static_cast<float>(codes[i]) + low - x[i];
+    const int level = std::clamp(nearest_int(inverse * (x[i] - low)), 0, high);
+    const float difference = scale * static_cast<float>(level) + low - x[i];
     error += w[i] * (absolute ? std::abs(difference) : difference * difference);
   }
   return error;
-}
-
-std::uint8_t affine_code(float position, int high, bool bounded) {
-  if (!bounded) return static_cast<std::uint8_t>(std::clamp(nearest_int(position), 0, high));
-  const auto limit = static_cast<float>(high);
-  return position > 0 ? static_cast<std::uint8_t>(nearest_int(position < limit ? position : limit))
-                      : std::uint8_t{0};
 }
 
 }  // namespace
@@ -143,39 +200,35 @@ AffineScale affine_scale(std::span<const float> x, std::span<const float> w, int
     std::ranges::fill(codes, std::uint8_t{0});
     return {0.0f, -low};
   }
-  float inverse = static_cast<float>(high) / (top - low);
-  float scale = 1 / inverse;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    codes[i] = affine_code(inverse * (x[i] - low), high, false);
-  float best = affine_error(x, w, scale, low, sweep.absolute, codes);
-  std::uint8_t tried[32];
-  for (int step = 0; step <= sweep.steps; ++step) {
-    inverse = (sweep.first + sweep.delta * static_cast<float>(step) + static_cast<float>(high)) /
-              (top - low);
-    float sum_l = 0, sum_l2 = 0, sum_xl = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      tried[i] = affine_code(inverse * (x[i] - low), high, sweep.bounded);
-      const auto level = static_cast<float>(tried[i]);
-      sum_l += w[i] * level;
-      sum_l2 += w[i] * level * level;
-      sum_xl += w[i] * level * x[i];
-    }
-    const float determinant = range.sum_w * sum_l2 - sum_l * sum_l;
-    if (!(determinant > 0)) continue;
-    float this_scale = (range.sum_w * sum_xl - range.sum_x * sum_l) / determinant;
-    float this_low = (sum_l2 * range.sum_x - sum_l * sum_xl) / determinant;
-    if (this_low > 0) {
-      this_low = 0;
-      this_scale = sum_xl / sum_l2;
-    }
-    const std::span<const std::uint8_t> levels(tried, x.size());
-    const float error = affine_error(x, w, this_scale, this_low, sweep.absolute, levels);
-    if (!(error < best)) continue;
-    std::ranges::copy(levels, codes.begin());
-    best = error;
-    scale = this_scale;
-    low = this_low;
+  // The codes are those nearest at (1 / codes_inverse, codes_low).
+  float codes_inverse = static_cast<float>(high) / (top - low), codes_low = low;
+  float scale = 1 / codes_inverse;
+  float best = first_error(x, w, codes_inverse, low, high, sweep.absolute);
+  bool bounded = false;
+  // Each try starts from the offset of the best so far: four at a time, those behind a better one
+  // again.
+  for (int step = 0; step <= sweep.steps;) {
+    Float4 inverse;
+    for (int k = 0; k < 4; ++k)
+      inverse[k] =
+          (sweep.first + sweep.delta * static_cast<float>(step + k) + static_cast<float>(high)) /
+          (top - low);
+    const AffineTries tries = affine_tries(x, w, range, inverse, low, high, sweep);
+    const int count = std::min(4, sweep.steps + 1 - step);
+    int k = 0;
+    while (k < count && !(tries.error[k] < best)) ++k;
+    step += k == count ? count : k + 1;
+    if (k == count) continue;
+    best = tries.error[k];
+    codes_inverse = inverse[k];
+    codes_low = low;
+    bounded = sweep.bounded;
+    scale = tries.scale[k];
+    low = tries.low[k];
   }
+  for (std::size_t i = 0; i < x.size(); ++i)
+    codes[i] = static_cast<std::uint8_t>(affine_levels(splat(codes_inverse * (x[i] - codes_low)),
+                                                       static_cast<float>(high), bounded)[0]);
   return {scale, -low};
 }
 

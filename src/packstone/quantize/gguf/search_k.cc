@@ -11,6 +11,8 @@ namespace packstone::gguf {
 namespace {
 
 constexpr int kRefits = 4;
+// Steps from a group's own stored scale that are tried with each super scale, and in the end.
+constexpr int kNear = 1, kFar = 5;
 
 // A signed super scale: value = d * stored * level, stored in [kLow, kHigh].
 template <class LevelGrid, int GroupCols, int Low, int High>
@@ -38,13 +40,13 @@ class SignedSearch {
     constexpr float kParts[] = {1.0f, 0.97f, 0.94f, 0.9f, 0.86f, 0.8f, 0.7f, 0.55f};
     const float edge = edge_of(scales_, Kind::kGroups);
     for (const float limit : {float{Kind::kLow}, float{Kind::kHigh}})
-      for (const float part : kParts) try_scale(bounded_half(edge / (part * limit)));
+      for (const float part : kParts) try_scale(bounded_half(edge / (part * limit)), kNear);
     for (int i = 0; i < kRefits; ++i) {
-      const std::uint16_t refit = bounded_half(fit_d());
-      bool better = try_scale(refit);
-      for (const int steps : {-1, 1}) better |= try_scale(half_step(best_.d, steps));
+      bool better = try_scale(bounded_half(fit_d()), kNear);
+      for (const int steps : {-1, 1}) better |= try_scale(half_step(best_.d, steps), kNear);
       if (!better) break;
     }
+    if (try_scale(best_.d, kFar)) try_scale(bounded_half(fit_d()), kFar);
     return best_;
   }
 
@@ -56,14 +58,15 @@ class SignedSearch {
   using Grid = typename Kind::Grid;
 
   // The stored scales that suit d; kept where the error is the least.
-  bool try_scale(std::uint16_t half) {
+  bool try_scale(std::uint16_t half, int reach) {
     SignedChoice<Kind> tried{half, {}, 0};
     const float d = half_to_float(half), inverse = d != 0 ? 1 / d : 0.0f;
     for (int j = 0; j < Kind::kGroups; ++j) {
       const auto middle = static_cast<int>(std::lrint(std::clamp(
           scales_[j] * inverse, static_cast<float>(Kind::kLow), static_cast<float>(Kind::kHigh))));
       float least = INFINITY;
-      const int first = std::max(middle - 1, Kind::kLow), last = std::min(middle + 1, Kind::kHigh);
+      const int first = std::max(middle - reach, Kind::kLow);
+      const int last = std::min(middle + reach, Kind::kHigh);
       for (int stored = first; stored <= last; ++stored) {
         const float error = scale_error<Grid>(group(j), d * static_cast<float>(stored));
         if (!(error < least)) continue;
@@ -146,17 +149,19 @@ class AffineSearch {
     const auto top = static_cast<float>(Kind::kTop);
     const float scale = *std::max_element(scales_, scales_ + Kind::kGroups) / top;
     const float minimum = *std::max_element(minimums_, minimums_ + Kind::kGroups) / top;
-    for (const float part : kParts) try_scales(bounded_half(scale / part), bounded_half(minimum));
+    for (const float part : kParts)
+      try_scales(bounded_half(scale / part), bounded_half(minimum), kNear);
     const std::uint16_t d = best_.d;
-    for (const float part : kParts) try_scales(d, bounded_half(minimum / part));
+    for (const float part : kParts) try_scales(d, bounded_half(minimum / part), kNear);
     for (int i = 0; i < kRefits; ++i) {
-      bool better = try_refit();
+      bool better = try_refit(kNear);
       for (const int steps : {-1, 1}) {
-        better |= try_scales(half_step(best_.d, steps), best_.dmin);
-        better |= try_scales(best_.d, half_step(best_.dmin, steps));
+        better |= try_scales(half_step(best_.d, steps), best_.dmin, kNear);
+        better |= try_scales(best_.d, half_step(best_.dmin, steps), kNear);
       }
       if (!better) break;
     }
+    if (try_scales(best_.d, best_.dmin, kFar)) try_refit(kFar);
     return best_;
   }
 
@@ -177,10 +182,10 @@ class AffineSearch {
   }
 
   // Of stored scales next to the group's own, each with the minimum that suits its codes.
-  GroupChoice choose(int j, float d, float dmin) const {
+  GroupChoice choose(int j, float d, float dmin, int reach) const {
     GroupChoice best;
     const int middle = stored(scales_[j], d);
-    const int first = std::max(middle - 1, 0), last = std::min(middle + 1, Kind::kTop);
+    const int first = std::max(middle - reach, 0), last = std::min(middle + reach, Kind::kTop);
     for (int ls = first; ls <= last; ++ls) {
       const float scale = d * static_cast<float>(ls);
       int lm = stored(minimums_[j], dmin);
@@ -196,10 +201,10 @@ class AffineSearch {
     return best;
   }
 
-  bool try_scales(std::uint16_t d, std::uint16_t dmin) {
+  bool try_scales(std::uint16_t d, std::uint16_t dmin, int reach) {
     AffineChoice<Kind> tried{d, dmin, {}, {}, 0};
     for (int j = 0; j < Kind::kGroups; ++j) {
-      const GroupChoice choice = choose(j, half_to_float(d), half_to_float(dmin));
+      const GroupChoice choice = choose(j, half_to_float(d), half_to_float(dmin), reach);
       tried.ls[j] = choice.ls;
       tried.lm[j] = choice.lm;
       tried.error += choice.error;
@@ -210,7 +215,7 @@ class AffineSearch {
   }
 
   // d and dmin of least error for the codes of the best choice: x ~ d (ls code) - dmin lm.
-  bool try_refit() {
+  bool try_refit(int reach) {
     double aa = 0, ab = 0, bb = 0, xa = 0, xb = 0;
     for (int j = 0; j < Kind::kGroups; ++j) {
       const auto ls = static_cast<float>(best_.ls[j]);
@@ -232,11 +237,12 @@ class AffineSearch {
     const double determinant = aa * bb - ab * ab;
     if (!(determinant > 1e-9 * aa * bb)) {
       if (!(aa > 0)) return false;
-      return try_scales(bounded_half(static_cast<float>(xa / aa)), best_.dmin);
+      return try_scales(bounded_half(static_cast<float>(xa / aa)), best_.dmin, reach);
     }
     const double d = (xa * bb - xb * ab) / determinant, dmin = (xa * ab - xb * aa) / determinant;
     if (!(d > 0 && dmin > 0)) return false;
-    return try_scales(bounded_half(static_cast<float>(d)), bounded_half(static_cast<float>(dmin)));
+    return try_scales(bounded_half(static_cast<float>(d)), bounded_half(static_cast<float>(dmin)),
+                      reach);
   }
 
   Values x_, w_;
