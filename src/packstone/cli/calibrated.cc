@@ -66,20 +66,18 @@ Result<SecondMoment> Run::statistics(const std::vector<std::string>& names, std:
 Status Run::quantize(TensorPlan& tensor, std::span<const float> hessian) {
   const Shape shape = tensor.source->weight.shape();
   PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
-  PACKSTONE_TRY(
-      FeedbackResult result,
-      quantize_with_feedback(
-          {{values.data(), shape.rows, shape.cols, shape.cols}, hessian, method_.damping},
-          tensor.target.id, tensor.plan.params, method_.feedback, product_, context_.pool(),
-          tensor.source->name));
+  PACKSTONE_TRY(FeedbackResult result,
+                quantize_with_feedback(
+                    {{values.data(), shape.rows, shape.cols, shape.cols}, hessian, method_.damping},
+                    tensor.target.id, tensor.plan.params, method_.feedback, product_,
+                    context_.pool(), tensor.source->name));
   tensor.report = result.report;
   tensor.proxy_error = result.proxy_error;
   tensor.made = std::move(result.weight);
   return {};
 }
 
-Status Run::matrices(const std::vector<std::string>& names, const Inputs& inputs,
-                     LayerWalk* walk) {
+Status Run::matrices(const std::vector<std::string>& names, const Inputs& inputs, LayerWalk* walk) {
   std::vector<Wanted> tensors, missing;
   for (const std::string& name : names) {
     const auto found = wanted_.find(name);
@@ -90,9 +88,8 @@ Status Run::matrices(const std::vector<std::string>& names, const Inputs& inputs
     if (!tensor.made) missing.push_back(found->second);
   }
   if (!missing.empty()) {
-    PACKSTONE_TRY(
-        const SecondMoment moment,
-        statistics(names, missing.front().tensor->source->weight.shape().cols, inputs));
+    PACKSTONE_TRY(const SecondMoment moment,
+                  statistics(names, missing.front().tensor->source->weight.shape().cols, inputs));
     for (const Wanted& wanted : missing) {
       PACKSTONE_CHECK_OK(context_.check_cancel(command_));
       PACKSTONE_CHECK_OK(quantize(*wanted.tensor, moment.matrix()));
@@ -141,10 +138,9 @@ Status Run::round(const Wanted& wanted) {
   if (tensor.made) return {};
   const Shape shape = tensor.source->weight.shape();
   PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
-  PACKSTONE_TRY(Quantized result,
-                round_to_grid({values.data(), shape.rows, shape.cols, shape.cols}, {},
-                              tensor.target.id, tensor.plan.params, context_.pool(),
-                              tensor.source->name));
+  PACKSTONE_TRY(Quantized result, round_to_grid({values.data(), shape.rows, shape.cols, shape.cols},
+                                                {}, tensor.target.id, tensor.plan.params,
+                                                context_.pool(), tensor.source->name));
   tensor.report = result.report;
   tensor.made = std::move(result.weight);
   return journal_.add(wanted.index, tensor);
@@ -174,8 +170,7 @@ Result<std::vector<float>> decode_matrix(const CheckpointTensor& tensor, ThreadP
 Status quantize_calibrated(const Checkpoint& source, const Calibration& calibration,
                            const CalibratedMethod& method, const Journal& journal,
                            ConversionPlan& plan, Context& context, std::string_view command) {
-  PACKSTONE_TRY(LayerWalk walk,
-                LayerWalk::make(source, calibration.sequences, context.pool()));
+  PACKSTONE_TRY(LayerWalk walk, LayerWalk::make(source, calibration.sequences, context.pool()));
   Run run(source, method, journal, plan, context, command);
   PACKSTONE_CHECK_OK(run.layers(walk));
   return run.head(walk);

@@ -14,9 +14,9 @@ struct CalibratedMethod {
   double damping = 0.01;
 };
 
-// quantize_calibrated(source, calibration, method, journal, plan, context, command): makes the weight
-// of every tensor that the plan quantizes, or takes it from the journal; write_conversion then
-// writes them. The embedding of a model
+// quantize_calibrated(source, calibration, method, journal, plan, context, command): makes the
+// weight of every tensor that the plan quantizes, or takes it from the journal; write_conversion
+// then writes them. The embedding of a model
 // without a head of its own is quantized as the head that it also is.
 // Errors: those of LayerWalk and quantize_with_feedback; kNotRepresentable where a tenth of the
 //         inputs of a matrix are not finite; kCancelled.

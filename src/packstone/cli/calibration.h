@@ -25,8 +25,8 @@ struct Calibration {
   Json json;                // what a report says of it
 };
 
-// read_calibration(command, options, source): the file's tokens, cut into chunks of `length` that do
-// not overlap, of which a seeded permutation picks `samples` (all, if there are fewer).
+// read_calibration(command, options, source): the file's tokens, cut into chunks of `length` that
+// do not overlap, of which a seeded permutation picks `samples` (all, if there are fewer).
 // A file whose name ends in .jsonl has one JSON object with a "text" or one JSON string a line; one
 // ending in .json is a JSON array of token ids; any other is UTF-8 text. Documents of a .jsonl are
 // joined one after the other; BOS stands before each where the model adds it.

@@ -28,9 +28,12 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
   Options app(
       "quantize",
       "Quantizes every matrix of linear layers and embeddings whose columns divide by the group; "
-      "other tensors are kept, exactly, and listed with the reason. The source may be packed itself. "
-      "rtn rounds to nearest. gptq quantizes layer by layer with the inputs that a calibration text "
-      "gives it, and spreads every error over the columns that follow; foem also takes back a share "
+      "other tensors are kept, exactly, and listed with the reason. The source may be packed "
+      "itself. "
+      "rtn rounds to nearest. gptq quantizes layer by layer with the inputs that a calibration "
+      "text "
+      "gives it, and spreads every error over the columns that follow; foem also takes back a "
+      "share "
       "of the drift. Scales are stored in the source's float type (config.json) or float16 (GGUF) "
       "where the layout leaves the choice.");
   std::string source_path, destination;
@@ -39,10 +42,12 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
   app.positional("SRC", source_path, "GGUF file or folder");
   app.positional("DST", destination, "what to write");
   app.required("--method", options.method, "rtn, gptq or foem");
-  app.required("--to", options.to, "mlx-affine, gguf:Q4_K, gptq, awq-gemm, ...: `packstone formats`");
+  app.required("--to", options.to,
+               "mlx-affine, gguf:Q4_K, gptq, awq-gemm, ...: `packstone formats`");
   options.add(app);
   options.add_calibration(app);
-  app.flag("--resume", options.resume, "goes on with the journal of a run that was stopped, DST.journal");
+  app.flag("--resume", options.resume,
+           "goes on with the journal of a run that was stopped, DST.journal");
   app.hide("--resume");
   app.flag("--force", force, "replace an existing DST");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));

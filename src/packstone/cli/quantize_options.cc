@@ -14,11 +14,10 @@ struct Method {
   bool calibrated;
   bool has_beta;
 };
-constexpr Method kMethods[] = {
-    {"rtn", false, false}, {"gptq", true, false}, {"foem", true, true}};
+constexpr Method kMethods[] = {{"rtn", false, false}, {"gptq", true, false}, {"foem", true, true}};
 // Methods of the design that this build lacks.
-constexpr std::string_view kAbsentMethods[] = {"awq",  "gptaq",     "qqq",  "fp8",
-                                               "bnb",  "gguf",      "exl3", "paroquant"};
+constexpr std::string_view kAbsentMethods[] = {"awq", "gptaq", "qqq",  "fp8",
+                                               "bnb", "gguf",  "exl3", "paroquant"};
 constexpr std::string_view kModes[] = {"best", "parity"};
 
 std::string where(std::string_view command) {
@@ -114,17 +113,17 @@ void QuantizeOptions::add(Options& app) {
   app.number("--bits", bits, 1, 16, "bits of a code; default 4, or the layout's own");
   app.number("--group-size", group_size, 1, 1 << 20,
              "columns with one scale; default 64, or the layout's own");
-  app.text("--mode", mode,
-           "best: scales by a weighted search (default); parity: rtn with the bytes of mlx.quantize "
-           "or ggml's reference");
+  app.text(
+      "--mode", mode,
+      "best: scales by a weighted search (default); parity: rtn with the bytes of mlx.quantize "
+      "or ggml's reference");
 }
 
 void QuantizeOptions::add_calibration(Options& app) {
   app.text("--calibration", calibration.file,
            "text, .jsonl with a \"text\" a line, or .json with token ids");
   app.number("--samples", calibration.samples, 1, 1 << 20, "pieces of the text; default 128");
-  app.number("--sequence-length", calibration.length, 2, 1 << 20,
-             "tokens of a piece; default 512");
+  app.number("--sequence-length", calibration.length, 2, 1 << 20, "tokens of a piece; default 512");
   app.number("--seed", calibration.seed, "picks the pieces; default 123");
   app.text("--damping", damping, "share of the mean diagonal added to the Hessian; default 0.01");
   app.text("--beta", beta, "foem: share of the drift that is taken back; default 0.2");
@@ -138,8 +137,8 @@ Status QuantizeOptions::read(const Options& app, std::string_view command) {
     return no_choice(where(command), "--mode", mode, kModes);
   if (command != "quantize") return {};
   if (!chosen.calibrated)
-    for (const char* option : {"--calibration", "--samples", "--sequence-length", "--seed",
-                               "--damping"})
+    for (const char* option :
+         {"--calibration", "--samples", "--sequence-length", "--seed", "--damping"})
       if (app.given(option))
         return no_effect(where(command), option, fmt::format("{} reads no data", method));
   if (!chosen.has_beta && app.given("--beta"))
@@ -179,8 +178,7 @@ void choose_metadata(const Checkpoint& source, QuantizeRequest& request) {
   const bool typed = std::ranges::any_of(format_info(request.format).params, [](const auto& spec) {
     return spec.coding == ParamCoding::kMetadata;
   });
-  if (!typed || source.container == ContainerKind::kGguf || !source.config_json.is_object())
-    return;
+  if (!typed || source.container == ContainerKind::kGguf || !source.config_json.is_object()) return;
   for (const char* key : {"torch_dtype", "dtype"}) {
     const auto found = source.config_json.find(key);
     if (found == source.config_json.end() || !found->is_string()) continue;

@@ -28,8 +28,8 @@ struct QuantizeOptions {
   Status read(const Options& app, std::string_view command);
 };
 
-// Errors: kInvalidInput for an unknown method, a width or group that the layout does not have, or an
-// option without effect; kUnsupported for methods that this build lacks.
+// Errors: kInvalidInput for an unknown method, a width or group that the layout does not have, or
+// an option without effect; kUnsupported for methods that this build lacks.
 struct QuantizeTarget {
   LayoutTarget layout;
   QuantizeRequest request;

@@ -24,9 +24,20 @@ class Quantize : public ::testing::Test {
   }
   std::string path(std::string_view name) const { return (folder_ / name).string(); }
   std::vector<std::string> arguments(const std::string& target, std::string_view layout) const {
-    return {"quantize", path("model.gguf"), path(target), "--method", "gptq", "--to",
-            std::string(layout), "--calibration", path("ids.json"), "--sequence-length", "16",
-            "--group-size", "32", "--json"};
+    return {"quantize",
+            path("model.gguf"),
+            path(target),
+            "--method",
+            "gptq",
+            "--to",
+            std::string(layout),
+            "--calibration",
+            path("ids.json"),
+            "--sequence-length",
+            "16",
+            "--group-size",
+            "32",
+            "--json"};
   }
   static std::string bytes(const fs::path& file) {
     std::ifstream in(file, std::ios::binary);
@@ -44,7 +55,8 @@ TEST_F(Quantize, GptqWritesAModelThatRuns) {
     EXPECT_EQ(json["calibration"]["samples"], 12);
     int fed = 0;
     for (const Json& tensor : json["tensors"]) fed += tensor.contains("proxy_error");
-    EXPECT_EQ(fed, layout == "mlx-affine" ? 15 : 14) << layout << " takes embeddings packed, or not";
+    EXPECT_EQ(fed, layout == "mlx-affine" ? 15 : 14)
+        << layout << " takes embeddings packed, or not";
     EXPECT_FALSE(fs::exists(folder_ / ("out-" + std::string(layout) + ".journal")));
     const Called run = call({"eval", "logits", path("out-" + std::string(layout)), "--tokens",
                              path("ids.json"), "--out", path("x.npy"), "--force", "--json"});
@@ -117,8 +129,8 @@ TEST_F(Quantize, BadCallsAreTwo) {
   std::ofstream(folder_ / "bad.jsonl") << "{\"no\": 1}\n";
   std::ofstream(folder_ / "bad.json") << "[1, 100000]";
   std::ofstream(folder_ / "short.json") << "[1, 2]";
-  const std::vector<std::string> base = {"quantize", path("model.gguf"), path("z"), "--to",
-                                         "mlx-affine", "--group-size", "32", "--json"};
+  const std::vector<std::string> base = {"quantize",   path("model.gguf"), path("z"), "--to",
+                                         "mlx-affine", "--group-size",     "32",      "--json"};
   const Case cases[] = {
       {{"--method", "gptq"}, 2},
       {{"--method", "rtn", "--calibration", path("ids.json")}, 2},

@@ -44,9 +44,7 @@ struct LayerWalk::State {
   std::size_t stages_done = 0;  // of the current layer
 
   std::int64_t mixed_width() const { return config.heads * config.head_dim; }
-  LayerWeights& weights() {
-    return decoder.weights().layers[static_cast<std::size_t>(layer)];
-  }
+  LayerWeights& weights() { return decoder.weights().layers[static_cast<std::size_t>(layer)]; }
   void load_x(std::size_t sequence) {
     const auto rows = static_cast<std::int64_t>(sequences[sequence].size());
     std::copy_n(x.data() + first_row[sequence] * config.hidden, rows * config.hidden,

@@ -32,8 +32,7 @@ class LayerWalk {
   // Cost: tokens * (hidden + heads * head_dim) floats between layers, and the buffers and the cache
   //       of the longest sequence.
   static Result<LayerWalk> make(const Checkpoint& checkpoint,
-                                std::vector<std::vector<std::int32_t>> sequences,
-                                ThreadPool& pool);
+                                std::vector<std::vector<std::int32_t>> sequences, ThreadPool& pool);
   LayerWalk(LayerWalk&&) noexcept;
   LayerWalk& operator=(LayerWalk&&) noexcept;
   ~LayerWalk();

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "packstone/model/test_checkpoint.h"
-#include "packstone/transcode/unpack.h"
 
 namespace packstone {
 namespace {
@@ -120,8 +119,8 @@ TEST(LayerWalk, Refusals) {
   EXPECT_FALSE(LayerWalk::make(checkpoint, {}, pool));
   EXPECT_FALSE(LayerWalk::make(checkpoint, {{}}, pool));
   EXPECT_FALSE(LayerWalk::make(checkpoint, {{1, -1}}, pool));
-  EXPECT_FALSE(LayerWalk::make(
-      checkpoint, {{static_cast<std::int32_t>(checkpoint.config.vocab)}}, pool));
+  EXPECT_FALSE(
+      LayerWalk::make(checkpoint, {{static_cast<std::int32_t>(checkpoint.config.vocab)}}, pool));
   LayerWalk walk = *LayerWalk::make(checkpoint, {{1}}, pool);
   EXPECT_FALSE(walk.head_inputs([](const MatrixView&) {}));
 }

@@ -73,8 +73,8 @@ std::vector<std::int32_t> column_order(const FeedbackInput& input, std::int64_t 
   const auto largest = [&](std::int32_t u) {
     return diagonal(column[static_cast<std::size_t>(u * unit)]);
   };
-  std::ranges::stable_sort(
-      units, [&](std::int32_t a, std::int32_t b) { return largest(a) > largest(b); });
+  std::ranges::stable_sort(units,
+                           [&](std::int32_t a, std::int32_t b) { return largest(a) > largest(b); });
   std::vector<std::int32_t> ordered;
   for (const std::int32_t u : units)
     ordered.insert(ordered.end(), column.begin() + u * unit, column.begin() + (u + 1) * unit);
@@ -108,8 +108,7 @@ void run_unit(Job& job, std::int64_t row, std::int64_t begin, std::int64_t end, 
               std::int64_t block_end, float* current, Worker& worker) {
   const float* original = job.weight.row(row);
   const float beta = job.options.beta;
-  const std::int64_t first_col =
-      job.column[static_cast<std::size_t>(begin)] / job.unit * job.unit;
+  const std::int64_t first_col = job.column[static_cast<std::size_t>(begin)] / job.unit * job.unit;
   for (std::int64_t p = begin; p < end; ++p) {
     const std::int32_t col = job.column[static_cast<std::size_t>(p)];
     const float value = current[p - block];
@@ -131,8 +130,8 @@ void run_unit(Job& job, std::int64_t row, std::int64_t begin, std::int64_t end, 
   }
 }
 
-void run_row(Job& job, std::int64_t row, std::int64_t block, std::int64_t block_end,
-             bool fit_here, Worker& worker) {
+void run_row(Job& job, std::int64_t row, std::int64_t block, std::int64_t block_end, bool fit_here,
+             Worker& worker) {
   float* current = job.current.data() + row * (block_end - block);
   const float* original = job.weight.row(row);
   for (std::int64_t p = block; p < block_end; ++p)
@@ -144,8 +143,9 @@ void run_row(Job& job, std::int64_t row, std::int64_t block, std::int64_t block_
     const std::int64_t end = std::min(begin + width, block_end);
     if (fit_here) {
       for (std::int64_t p = begin; p < end; ++p)
-        worker.values[static_cast<std::size_t>(job.column[static_cast<std::size_t>(p)] -
-                                               first_col)] = current[p - block];
+        worker
+            .values[static_cast<std::size_t>(job.column[static_cast<std::size_t>(p)] - first_col)] =
+            current[p - block];
       fit_unit(job, row, first_col, worker, job.raw.data());
     }
     read_levels(job, row, first_col, worker);
@@ -292,8 +292,8 @@ Status check(const FeedbackInput& input, FormatId target, const FormatParams& pa
 }
 
 Job make_job(const Grid& grid, const FeedbackOptions& options, std::int64_t cols) {
-  return {{}, options, grid, 0, cols, grid.unit_cols(), grid.group_cols(), {}, {}, {}, {}, {}, {},
-          {}, {}};
+  return {{}, options, grid, 0,  cols, grid.unit_cols(), grid.group_cols(), {}, {}, {},
+          {}, {},      {},   {}, {}};
 }
 
 Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
@@ -306,9 +306,8 @@ Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
   std::vector<float> hessian(square);
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < n; ++j)
-      hessian[static_cast<std::size_t>(i * n + j)] =
-          input.hessian[static_cast<std::size_t>(job.column[static_cast<std::size_t>(i)] * n +
-                                                 job.column[static_cast<std::size_t>(j)])];
+      hessian[static_cast<std::size_t>(i * n + j)] = input.hessian[static_cast<std::size_t>(
+          job.column[static_cast<std::size_t>(i)] * n + job.column[static_cast<std::size_t>(j)])];
   PACKSTONE_TRY(Factor factor, inverse_factor(hessian, n, {input.damping}, pool, subject));
   job.upper = std::move(factor.upper);
   job.turned.resize(square);

@@ -118,8 +118,8 @@ TEST(Factor, D14_FactorOfTheInverse) {
               factor.upper[static_cast<std::size_t>(k * n + j)];
       for (std::int64_t k = 0; k < n; ++k)
         for (std::int64_t j = k; j < n; ++j)
-          out[static_cast<std::size_t>(j)] += row[static_cast<std::size_t>(k)] *
-                                              factor.upper[static_cast<std::size_t>(k * n + j)];
+          out[static_cast<std::size_t>(j)] +=
+              row[static_cast<std::size_t>(k)] * factor.upper[static_cast<std::size_t>(k * n + j)];
       for (std::int64_t j = 0; j < n; ++j)
         worst = std::max(worst, std::abs(out[static_cast<std::size_t>(j)] - (i == j)));
     }
@@ -157,8 +157,8 @@ TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
                                             plain_product, three, "test");
   for (int plane = 0; plane < fed->weight.plane_count(); ++plane)
     EXPECT_TRUE(std::ranges::equal(fed->weight.plane(plane), again->weight.plane(plane)));
-  const auto plain = quantize_with_feedback({layer.view(), diagonal}, id, params, {},
-                                            plain_product, one, "test");
+  const auto plain =
+      quantize_with_feedback({layer.view(), diagonal}, id, params, {}, plain_product, one, "test");
   ASSERT_TRUE(plain) << plain.error().message;
   const auto proxy = [&](const PackedWeight& weight) {
     double sum = 0;
@@ -179,8 +179,7 @@ TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, FeedbackOnEveryGrid,
-                         testing::Range<std::size_t>(0, format_count()),
-                         [](const auto& format) {
+                         testing::Range<std::size_t>(0, format_count()), [](const auto& format) {
                            std::string name(format_info(static_cast<FormatId>(format.param)).name);
                            std::ranges::replace(name, '.', '_');
                            return name;

@@ -121,15 +121,16 @@ PACKSTONE_ALWAYS_INLINE Moments moments(const FitData& data) {
   return {sum_lanes(weight), sum_lanes(value)};
 }
 
-PACKSTONE_ALWAYS_INLINE bool take(GroupFit& best, float scale, float offset, float center, const Pass& pass) {
+PACKSTONE_ALWAYS_INLINE bool take(GroupFit& best, float scale, float offset, float center,
+                                  const Pass& pass) {
   if (!(pass.error < best.error)) return false;
   best = {scale, offset, center, pass.error, pass.level2};
   return true;
 }
 
 // Least squares for scale and offset with the levels of a pass.
-PACKSTONE_ALWAYS_INLINE bool solve(const Pass& pass, const Moments& sums, const LinearRules& rules, float& scale,
-           float& offset) {
+PACKSTONE_ALWAYS_INLINE bool solve(const Pass& pass, const Moments& sums, const LinearRules& rules,
+                                   float& scale, float& offset) {
   if (rules.has_offset) {
     const float det = sums.weight * pass.level2 - pass.level * pass.level;
     if (!(det > 0)) return false;

@@ -17,7 +17,7 @@ inline constexpr int kTableLevelsMax = 16;  // of a table that is searched
 struct FitData {
   const float* x;
   const float* weight;
-  int count;  // a multiple of 8
+  int count;                // a multiple of 8
   float low = 0, high = 0;  // of the values
 };
 
@@ -47,8 +47,8 @@ struct TableRules {
 
 struct GroupFit {
   float scale = 0, offset = kNoOffset, center = 0;
-  float error = 0;       // sum of weight * (decoded - x)^2
-  float level2 = 0;      // sum of weight * level^2: how much an error of the scale costs
+  float error = 0;   // sum of weight * (decoded - x)^2
+  float level2 = 0;  // sum of weight * level^2: how much an error of the scale costs
 };
 
 // fit_linear(data, rules), fit_table(data, rules): the best that the search finds.

@@ -220,8 +220,7 @@ float Grid::fit_super(std::span<const float> values, std::span<const float> cost
           dot += static_cast<double>(costs[i]) * values[i] * number;
           square += static_cast<double>(costs[i]) * number * number;
         }
-        if (best_error < 0 || error < best_error)
-          best_error = static_cast<float>(error), best = d;
+        if (best_error < 0 || error < best_error) best_error = static_cast<float>(error), best = d;
         if (!(square > 0)) break;
         d = fit_round(FitRounding::kF16, static_cast<float>(dot / square));
       }

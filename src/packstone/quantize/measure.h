@@ -12,8 +12,8 @@ namespace packstone {
 Result<QuantizeReport> measure(const PackedWeight& weight, const MatrixView& values,
                                ThreadPool& pool, std::string_view subject);
 
-// check_finite(values, where, target, subject): kNotRepresentable for the first value, in row order,
-// that is not finite. Errors: that.
+// check_finite(values, where, target, subject): kNotRepresentable for the first value, in row
+// order, that is not finite. Errors: that.
 Status check_finite(const MatrixView& values, std::string_view where, FormatId target,
                     std::string_view subject);
 

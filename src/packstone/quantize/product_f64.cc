@@ -62,10 +62,8 @@ void subtract_product_f64(const double* a, std::int64_t m, std::int64_t a_stride
              load_rest(pa[2] + whole, rest), load_rest(pa[3] + whole, rest),
              load_rest(pb[0] + whole, rest), load_rest(pb[1] + whole, rest),
              load_rest(pb[2] + whole, rest), load_rest(pb[3] + whole, rest));
-      const Lanes sums[kRows][kCols] = {{s00, s01, s02, s03},
-                                        {s10, s11, s12, s13},
-                                        {s20, s21, s22, s23},
-                                        {s30, s31, s32, s33}};
+      const Lanes sums[kRows][kCols] = {
+          {s00, s01, s02, s03}, {s10, s11, s12, s13}, {s20, s21, s22, s23}, {s30, s31, s32, s33}};
       for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t c = 0; c < cols; ++c)
           out[(i + r) * out_stride + j + c] -= sum_tree(sums[r][c]);

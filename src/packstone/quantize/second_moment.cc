@@ -5,7 +5,6 @@
 #include <new>
 
 #include "packstone/base/check.h"
-#include "packstone/base/check.h"
 #include "packstone/base/limits.h"
 
 namespace packstone {
@@ -63,8 +62,8 @@ void SecondMoment::add_piece(const MatrixProduct& product) {
   const MatrixView piece{turned_.data(), cols_, filled_, filled_};
   for (std::int64_t first = 0; first < cols_; first += kBlock) {
     const std::int64_t count = std::min(kBlock, cols_ - first), width = first + count;
-    product(piece.part(first, count, 0, filled_), piece.part(0, width, 0, filled_),
-            product_.data(), width);
+    product(piece.part(first, count, 0, filled_), piece.part(0, width, 0, filled_), product_.data(),
+            width);
     for (std::int64_t i = 0; i < count; ++i) {
       float* row = matrix_.data() + (first + i) * cols_;
       const float* sums = product_.data() + i * width;

@@ -39,7 +39,7 @@ class SecondMoment {
   void add_piece(const MatrixProduct& product);
 
   std::int64_t cols_ = 0, rows_ = 0, dropped_ = 0;
-  std::int64_t filled_ = 0;     // rows of the piece
+  std::int64_t filled_ = 0;  // rows of the piece
   std::vector<float> matrix_;
   std::vector<float> piece_;    // [512, cols]
   std::vector<float> turned_;   // [cols, filled]

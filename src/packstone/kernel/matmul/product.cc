@@ -21,8 +21,8 @@ void float_product(const MatrixView& a, const MatrixView& b, float* out, std::in
   if (a.rows <= 0 || b.rows <= 0) return;
   const Isa& isa = *isas().front();
   const std::int64_t cols = b.cols;
-  const std::int64_t step = std::clamp<std::int64_t>(
-      kPanelFloats / std::max<std::int64_t>(cols, 1), 1, kPanelRowsMax);
+  const std::int64_t step =
+      std::clamp<std::int64_t>(kPanelFloats / std::max<std::int64_t>(cols, 1), 1, kPanelRowsMax);
   const bool packed = b.stride == cols;
   std::vector<std::vector<float>> panels(packed ? 0 : static_cast<std::size_t>(pool.size()));
   for (auto& panel : panels) panel.resize(static_cast<std::size_t>(step * cols));
