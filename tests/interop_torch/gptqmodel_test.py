@@ -150,6 +150,7 @@ class GptqModel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = work_folder("gptqmodel")
+        os.chdir(cls.folder)  # GPTQModel writes logs where it stands
         cls.tiny = tiny_llama(cls.folder)
         with open(os.path.join(cls.folder, "gpl3-20k.txt"), encoding="ascii") as f:
             text = f.read()
