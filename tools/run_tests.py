@@ -89,11 +89,11 @@ def gtest_cases(binary):
     return cases
 
 
-def unittest_cases(path, python=sys.executable, env=None):
+def unittest_cases(path, python=sys.executable, env=None, timeout=1500):
     name = os.path.relpath(path, ROOT)
     report = result_path(name)
     runner = os.path.join(ROOT, "tools", "unittest_json.py")
-    code, output = run([python, runner, path, report], env=env)
+    code, output = run([python, runner, path, report], timeout, env)
     if not os.path.exists(report):
         return [Case(name, "failed", f"exit code {code}, no report\n{output}")]
     with open(report, encoding="utf-8") as f:
@@ -147,7 +147,7 @@ def virtual_environment(folder, name):
     return python, ""
 
 
-def python_jobs(folder, venv, python=None):
+def python_jobs(folder, venv, python=None, timeout=1500):
     """The test files of a folder, by its own Python or by one that has its packages."""
     files = sorted(glob.glob(os.path.join(folder, "*_test.py")))
     if not files:
@@ -161,7 +161,7 @@ def python_jobs(folder, venv, python=None):
         "PACKSTONE": os.path.join(BUILD, "packstone"), "PACKSTONE_MODELS": MODELS,
         "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error",
     }  # fmt: skip
-    return [lambda f=f: unittest_cases(f, python, env) for f in files]
+    return [lambda f=f: unittest_cases(f, python, env, timeout) for f in files]
 
 
 def interop_jobs():
@@ -170,7 +170,7 @@ def interop_jobs():
 
 def torch_jobs():
     python = os.environ.get("PACKSTONE_TORCH_PYTHON")
-    return python_jobs(os.path.join(ROOT, "tests", "interop_torch"), "torch-venv", python)
+    return python_jobs(os.path.join(ROOT, "tests", "interop_torch"), "torch-venv", python, 3600)
 
 
 def fuzz_jobs(seconds):

@@ -19,7 +19,14 @@ from compressed_tensors.quantization.quant_config import QuantizationStatus
 from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 
-from torch_support import check, packstone, packstone_values, tiny_llama, work_folder
+from torch_support import (
+    check,
+    packstone,
+    packstone_values,
+    real_model,
+    tiny_llama,
+    work_folder,
+)
 
 PROGRAM = "compressed-tensors"
 
@@ -45,6 +52,13 @@ SCHEMES = {
         ("FP8", "fp8"), ("FP8_DYNAMIC", "fp8"), ("FP8_BLOCK", "fp8"),
         ("NVFP4A16", "ct-nvfp4"), ("NVFP4", "ct-nvfp4"), ("MXFP4A16", "mxfp4"))
 }  # fmt: skip
+
+
+MOVES = {
+    "int4 g32": ("ct-pack-asym",),
+    "int4 g128 asymmetric": ("ct-pack",),
+    "MXFP4A16": ("ct-nvfp4", "ct-pack"),
+}
 
 
 def observe(module):
@@ -144,6 +158,26 @@ class CompressedTensors(unittest.TestCase):
         for name in SCHEMES:
             with self.subTest(name=name):
                 self.check_source(name, torch.float32)
+
+    def test_moves(self):
+        """Moved to another layout, it decompresses to the values of the source."""
+        for name, layouts in MOVES.items():
+            path = self.source(name, SCHEMES[name][0].model_copy(deep=True), torch.float16)
+            ours = packstone_values(path)
+            for layout in layouts:
+                with self.subTest(name=name, layout=layout):
+                    moved = decompressed(self.convert(path, layout), torch.float16)
+                    # Integers have no -0.
+                    want = {n: v + 0.0 if layout == "ct-pack" else v for n, v in ours.items()}
+                    check(self, PROGRAM, f"{name}, moved to {layout}", moved, want)
+
+    def test_real_model(self):
+        path, ours = real_model(self.folder)
+        for layout in ("ct-pack", "ct-pack-asym"):
+            with self.subTest(layout=layout):
+                theirs = decompressed(self.convert(path, layout), torch.float16)
+                check(self, PROGRAM, f"SmolLM2 Q4_0, moved to {layout}", theirs,
+                      {name: ours[name] for name in theirs}, 210)  # fmt: skip
 
 
 if __name__ == "__main__":

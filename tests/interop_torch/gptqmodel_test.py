@@ -19,7 +19,15 @@ from gptqmodel.quantization.config import BitsAndBytesConfig, FP8Config, GGUFCon
 from gptqmodel.quantization.dtype import dequantize_fp8
 from safetensors.torch import save_file
 
-from torch_support import check, packstone, packstone_values, tensors, tiny_llama, work_folder
+from torch_support import (
+    check,
+    packstone,
+    packstone_values,
+    real_model,
+    tensors,
+    tiny_llama,
+    work_folder,
+)
 
 PROGRAM = "GPTQModel"
 TORCH = BACKEND.GPTQ_TORCH
@@ -142,6 +150,7 @@ class GptqModel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = work_folder("gptqmodel")
+        os.chdir(cls.folder)  # GPTQModel writes logs where it stands
         cls.tiny = tiny_llama(cls.folder)
         with open(os.path.join(cls.folder, "gpl3-20k.txt"), encoding="ascii") as f:
             text = f.read()
@@ -246,6 +255,15 @@ class GptqModel(unittest.TestCase):
                 with self.subTest(name=name, layout=layout):
                     moved = load(self.convert(path, layout), backends.get(layout, TORCH))
                     check(self, PROGRAM, f"{name}, moved to {layout}", moved, ours)
+
+    def test_real_model(self):
+        path, ours = real_model(self.folder)
+        for layout, backend in (("gptq", TORCH), ("gptq_v2", TORCH),
+                                ("awq-gemm", BACKEND.AWQ_TORCH)):  # fmt: skip
+            with self.subTest(layout=layout):
+                theirs = load(self.convert(path, layout), backend)
+                check(self, PROGRAM, f"SmolLM2 Q4_0, moved to {layout}", theirs,
+                      {name: ours[name] for name in theirs}, 210)  # fmt: skip
 
     def packed(self, kernel, name, layout, extra):
         """Our tensors of every layer equal those of the kernel's pack()."""

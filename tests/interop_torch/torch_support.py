@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import sys
+import unittest
 
 import torch
 from safetensors.torch import load_file
@@ -11,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "interop"))
-from support import license_text, packstone, work_folder  # noqa: E402,F401
+from support import SMOLLM2, license_text, packstone, work_folder  # noqa: E402,F401
 
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 LINEAR_COUNT = 14  # linear layers of the tiny Llama
@@ -52,6 +53,19 @@ def packstone_values(path):
         name.removesuffix(".weight"): values
         for name, values in tensors(path + "-float32").items()
         if name.endswith("_proj.weight")
+    }
+
+
+def real_model(folder):
+    """SmolLM2-135M in 4-bit symmetric integers, a GGUF that moves exactly; its values too."""
+    if not os.path.exists(SMOLLM2):
+        raise unittest.SkipTest("the model is not there; the suite `models` fetches it")
+    path = os.path.join(folder, "smollm2.gguf")
+    packstone("quantize", SMOLLM2, path, "--method", "rtn", "--to", "gguf:Q4_0")
+    packstone("convert", path, os.path.join(folder, "smollm2-float32"), "--to", "float32")
+    return path, {
+        name.removesuffix(".weight"): values
+        for name, values in tensors(os.path.join(folder, "smollm2-float32")).items()
     }
 
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "packstone/checkpoint/names.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace packstone {
@@ -95,6 +96,34 @@ TEST(CheckpointTest, PairedHeadsOnlyInLlama) {
     ASSERT_NE(q, nullptr);
     EXPECT_EQ(q->row_order == RowOrder::kPairedHeads, std::string_view(type) == "llama");
     EXPECT_EQ(gguf->find("model.layers.1.self_attn.v_proj.weight")->row_order, RowOrder::kSame);
+  }
+}
+
+// Of every architecture: as many rows of the producers as columns of the consumer, in every layer;
+// of all other matrices a reason why their columns keep their order.
+TEST(CheckpointTest, ChannelRelationsFit) {
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
+    const Result<Checkpoint> checkpoint = reopen(tiny::folder(type, 3));
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    const std::vector<ChannelRelation> relations = channel_relations(checkpoint->config);
+    ASSERT_EQ(relations.size(), 3u) << type;
+    std::size_t producers = 0;
+    for (const ChannelRelation& relation : relations) {
+      const CheckpointTensor* consumer = checkpoint->find(relation.consumer);
+      ASSERT_NE(consumer, nullptr) << relation.consumer;
+      EXPECT_TRUE(fixed_columns_reason(relation.consumer).empty());
+      for (const std::string& name : relation.producers) {
+        const CheckpointTensor* producer = checkpoint->find(name);
+        if (producer == nullptr) continue;
+        EXPECT_EQ(producer->shape[0], consumer->shape[1]) << name;
+        ++producers;
+      }
+    }
+    EXPECT_EQ(producers, 6u) << type;
+    for (const CheckpointTensor& tensor : checkpoint->tensors)
+      EXPECT_EQ(fixed_columns_reason(tensor.name).empty(),
+                tensor.name.ends_with("mlp.down_proj.weight"))
+          << tensor.name;
   }
 }
 

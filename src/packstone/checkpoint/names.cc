@@ -70,6 +70,11 @@ constexpr std::array kHeadNorms = {
     norm_rule("self_attn.k_norm.weight", "attn_k_norm.weight", Axis::kHeadDim),
 };
 
+// The gate's activation and its product with `up` are element-wise in every architecture here.
+constexpr std::string_view kDown = "mlp.down_proj.weight";
+constexpr std::array<std::string_view, 4> kDownProducers = {
+    "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.gate_proj.bias", "mlp.up_proj.bias"};
+
 struct ArchitectureRow {
   Architecture architecture;
   std::string_view model_type;
@@ -181,6 +186,25 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
   list.push_back(make_expected(config, kFinalNorm, "", ""));
   list.push_back(make_expected(config, kHead, "", ""));
   return list;
+}
+
+std::vector<ChannelRelation> channel_relations(const ModelConfig& config) {
+  std::vector<ChannelRelation> relations;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    ChannelRelation relation{fmt::format("{}{}", prefix, kDown), {}};
+    for (const std::string_view producer : kDownProducers)
+      relation.producers.push_back(fmt::format("{}{}", prefix, producer));
+    relations.push_back(std::move(relation));
+  }
+  return relations;
+}
+
+std::string_view fixed_columns_reason(std::string_view name) {
+  if (name.ends_with(kDown)) return {};
+  if (name.ends_with("self_attn.o_proj.weight"))
+    return "its columns belong to heads, which attention keeps apart";
+  return "its columns are the residual stream, which all layers read and write in one order";
 }
 
 std::optional<std::int64_t> layer_of(std::string_view name) {

@@ -37,6 +37,22 @@ struct ExpectedTensor {
 // Cost: about 14 entries a layer; config must have passed its checks.
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
 
+// Who makes the columns of a matrix: column i reads only what row i (of a bias: element i) of each
+// producer made, through element-wise functions. So these rows and columns may be put into one
+// other order together, and the model computes the same sums of the same products.
+struct ChannelRelation {
+  std::string consumer;                // "model.layers.0.mlp.down_proj.weight"
+  std::vector<std::string> producers;  // weights first; biases may be absent from a model
+};
+
+// channel_relations(config): of every layer, those of all supported architectures: down_proj reads
+// act(gate_proj) * up_proj. Errors: none.
+std::vector<ChannelRelation> channel_relations(const ModelConfig& config);
+
+// fixed_columns_reason(name): why no such relation lets the columns of a matrix change their order;
+// empty for the consumer of one. Errors: none.
+std::string_view fixed_columns_reason(std::string_view name);
+
 // Whether GGUF stores this architecture's norms as value + 1.
 bool gguf_norms_plus_one(Architecture architecture);
 

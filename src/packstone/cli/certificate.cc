@@ -43,6 +43,10 @@ Result<Certificate> sum_checkpoints(const Checkpoint& source, const Checkpoint& 
 Result<std::vector<TensorPlan>> plan_pairs(const Checkpoint& source, const Checkpoint& target,
                                            Context& context, std::string_view command) {
   std::vector<TensorPlan> plans;
+  const ChannelMoves moves(source, [&](const CheckpointTensor& tensor) {
+    const CheckpointTensor* other = target.find(tensor.name);
+    return other != nullptr && needs_sorting(tensor.weight, other->weight.id());
+  });
   Progress progress(context, "proving", source.bytes());
   for (const CheckpointTensor& tensor : source.tensors) {
     PACKSTONE_CHECK_OK(context.check_cancel(command));
@@ -54,7 +58,7 @@ Result<std::vector<TensorPlan>> plan_pairs(const Checkpoint& source, const Check
     };
     if (other == nullptr) return refuse("no such tensor in the target", "every tensor");
     if (other->shape != tensor.shape) return refuse("another shape in the target", "the same");
-    plans.push_back(plan_pair(tensor, other->weight.id(), target.container, context));
+    plans.push_back(plan_pair(tensor, other->weight.id(), target.container, moves, context));
     const TensorPlan& plan = plans.back();
     if (plan.plan.verdict == Verdict::kRefused)
       return refuse("values that change", "an exact move", plan.plan.reason);

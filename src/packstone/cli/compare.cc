@@ -22,15 +22,12 @@ bool equal_planes(const PackedWeight& a, const PackedWeight& b) {
 std::vector<float> vector_values(const CheckpointTensor& tensor) {
   std::vector<float> values = decode_all(tensor.weight);
   const std::vector<std::int32_t> rows = tensor.stored_rows();
-  if (rows.size() != values.size()) return values;
-  std::vector<float> ordered(values.size());
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    ordered[i] = values[static_cast<std::size_t>(rows[i])];
-  return ordered;
+  return rows.size() == values.size() ? in_order(std::move(values), rows) : values;
 }
 
-ValueComparison compare_vectors(const CheckpointTensor& a, const CheckpointTensor& b) {
-  std::vector<float> x = vector_values(a), y = vector_values(b);
+ValueComparison compare_vectors(const CheckpointTensor& a, std::span<const std::int32_t> a_order,
+                                const CheckpointTensor& b) {
+  std::vector<float> x = in_order(vector_values(a), a_order), y = vector_values(b);
   if (a.value_rule != b.value_rule) {  // adding 1 is never refused
     static_cast<void>(apply_value_rule(a.value_rule, ValueRule::kPlusOne, x, a.name));
     static_cast<void>(apply_value_rule(b.value_rule, ValueRule::kPlusOne, y, b.name));
@@ -87,8 +84,16 @@ bool equal_storage(const CheckpointTensor& a, const CheckpointTensor& b) {
 
 ValueComparison compare_tensors(const CheckpointTensor& a, const CheckpointTensor& b,
                                 ThreadPool& pool) {
-  if (a.shape.size() == 1) return compare_vectors(a, b);
+  if (a.shape.size() == 1) return compare_vectors(a, {}, b);
   return compare_values(a.weight, a.stored_rows(), b.weight, b.stored_rows(), pool);
+}
+
+Result<ValueComparison> compare_tensors(const CheckpointTensor& a, const ChannelOrder& channels,
+                                        const CheckpointTensor& b, ThreadPool& pool) {
+  if (a.shape.size() == 1) return compare_vectors(a, channels.rows(), b);
+  PACKSTONE_TRY(const PackedWeight sorted, with_columns(a.weight, channels, pool));
+  return compare_values(sorted, compose_rows(a.stored_rows(), channels.rows()), b.weight,
+                        b.stored_rows(), pool);
 }
 
 std::string way_back_fault(const CheckpointTensor& source, const CheckpointTensor& target,

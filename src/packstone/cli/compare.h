@@ -4,6 +4,7 @@
 #include <string>
 
 #include "packstone/checkpoint/checkpoint.h"
+#include "packstone/cli/channel_moves.h"
 #include "packstone/transcode/transcode.h"
 
 namespace packstone::cli {
@@ -15,6 +16,11 @@ bool equal_storage(const CheckpointTensor& a, const CheckpointTensor& b);
 // value rules differ, what a Gemma norm multiplies by. Of vectors `row` is 0. Errors: none.
 ValueComparison compare_tensors(const CheckpointTensor& a, const CheckpointTensor& b,
                                 ThreadPool& pool);
+
+// The same with the channels of `a` in the order of a joint move; row and column are those of `b`.
+// Errors: those of with_columns. Cost: a copy of `a` where columns move.
+Result<ValueComparison> compare_tensors(const CheckpointTensor& a, const ChannelOrder& channels,
+                                        const CheckpointTensor& b, ThreadPool& pool);
 
 // way_back_fault(source, target, pool): makes the way back from `target` to the source's format,
 // rows and rule, and compares the planes bit by bit. Empty when they are equal, else what differs.

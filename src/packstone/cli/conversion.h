@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "packstone/checkpoint/writer.h"
+#include "packstone/cli/channel_moves.h"
 #include "packstone/cli/command.h"
 #include "packstone/cli/layouts.h"
 #include "packstone/cli/output.h"
@@ -31,7 +32,8 @@ struct TensorPlan {
   const CheckpointTensor* source = nullptr;
   Action action = Action::kCopy;
   TranscodeTarget target;
-  TranscodePlan plan;  // verdict, parameters of the target, conditions, reason
+  TranscodePlan plan;     // verdict, parameters of the target, conditions, reason
+  ChannelOrder channels;  // of a joint move
   std::uint64_t bytes = 0;
   std::optional<QuantizeReport> report;  // after quantizing
   std::optional<PackedWeight> made;      // by a calibrated method, rows in Hugging Face order
@@ -59,11 +61,12 @@ struct ConversionPlan {
 // worst_verdict(tensors): the one that keeps least; same_bytes of none. Errors: none.
 Verdict worst_verdict(std::span<const TensorPlan> tensors);
 
-// plan_pair(tensor, id, container, context): the plan of a convert that makes `tensor` a weight of
-// format `id` in `container`; float tensors take the format that convert gives them there. Reads
-// every value that decides. Errors: none beyond the verdict.
+// plan_pair(tensor, id, container, moves, context): the plan of a convert that makes `tensor` a
+// weight of format `id` in `container`, in the order of its joint move if it has one; float tensors
+// take the format that convert gives them there. Reads every value that decides.
+// Errors: none beyond the verdict.
 TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind container,
-                     Context& context);
+                     const ChannelMoves& moves, Context& context);
 
 // What quantize is asked for.
 struct QuantizeRequest {
@@ -74,7 +77,8 @@ struct QuantizeRequest {
 
 // plan_conversion(source, layout, container, quantize, proof, context, command): with `quantize`,
 // 2-D weights whose columns divide by the group change values; all other tensors, and all without
-// it, move exactly or are refused.
+// it, move exactly or are refused. Without `quantize`, act-order that the target has no place for
+// moves jointly (channel_moves.h): if one tensor of a joint move is refused, all of them are.
 // Errors: kCancelled.
 Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTarget& layout,
                                        ContainerKind container,

@@ -13,6 +13,9 @@ namespace {
 // metadata is made, and the stack and buffers of the threads.
 constexpr std::uint64_t kFixedMemory = 32ull << 20;
 
+// A condition of plan_transcode that does not hold for channels in another order.
+constexpr std::string_view kWayBack = "the way back gives the source's bytes";
+
 int badness(Verdict verdict) {
   switch (verdict) {
     case Verdict::kSameBytes:
@@ -83,17 +86,65 @@ TensorPlan float_plan(const CheckpointTensor& tensor, ContainerKind container, P
   return plan;
 }
 
-// What the tensor becomes in one packed or float format.
-TensorPlan move_plan(const CheckpointTensor& tensor, FormatId id, Proof proof, Context& context) {
-  const PackedWeight& weight = tensor.weight;
-  if (id == weight.id()) return copy_plan(tensor);
+// What of a tensor moves: its weight, with its columns sorted where a joint move says so, and the
+// stored row of each target row.
+struct Movable {
+  const CheckpointTensor& tensor;
+  ChannelOrder channels;
+  PackedWeight weight;
+  FormatParams
+      params;  // of the weight; without act-order even while its columns are not sorted yet
+  std::vector<std::int32_t> rows;
+};
+
+// The tensor as its joint move has it. From headers only, columns stay unsorted: no code is read.
+Result<Movable> movable(const CheckpointTensor& tensor, const ChannelMove* move, Proof proof,
+                        Context& context) {
+  const ChannelOrder channels = move == nullptr ? ChannelOrder() : move->of(tensor);
+  Movable made{tensor, channels, tensor.weight, tensor.weight.params(),
+               compose_rows(tensor.stored_rows(), channels.rows())};
+  if (channels.columns().empty()) return made;
+  made.params.act_order = false;
+  if (proof == Proof::kHeaders) return made;
+  PACKSTONE_TRY(made.weight, with_columns(tensor.weight, channels, context.pool()));
+  return made;
+}
+
+TensorPlan refused_plan(const CheckpointTensor& tensor, std::string reason) {
   TensorPlan plan;
   plan.source = &tensor;
+  plan.action = Action::kNone;
+  plan.plan.reason = std::move(reason);
+  return plan;
+}
+
+// Of rows that move in one format. Rows of other blocks may share parameters: then only doing it
+// tells.
+TensorPlan ordered_copy_plan(const Movable& from, Proof proof, Context& context) {
+  if (proof == Proof::kFull && from.weight.format().shares_rows && !from.channels.rows().empty()) {
+    const Result<PackedWeight> made = permute_rows(from.weight, from.rows, context.pool());
+    if (!made) return refused_plan(from.tensor, made.error().message);
+  }
+  TensorPlan plan = copy_plan(from.tensor);
+  if (proof == Proof::kHeaders && from.weight.format().shares_rows && !from.channels.rows().empty())
+    plan.plan.conditions.push_back("only if rows that share parameters move together");
+  return plan;
+}
+
+// What the tensor becomes in one packed or float format.
+TensorPlan move_plan(const Movable& from, FormatId id, Proof proof, Context& context) {
+  const PackedWeight& weight = from.weight;
+  if (id == weight.id() && from.channels.columns().empty())
+    return ordered_copy_plan(from, proof, context);
+  if (from.params.act_order && needs_sorting(weight, id))
+    return refused_plan(from.tensor, unsorted_reason(from.tensor, id));
+  TensorPlan plan;
+  plan.source = &from.tensor;
   plan.action = Action::kTranscode;
   plan.target = TranscodeTarget{id, 0, std::nullopt};
   plan.plan = proof == Proof::kFull
-                  ? plan_transcode(weight, plan.target, context.pool(), tensor.stored_rows())
-                  : header_verdict(weight.id(), weight.shape(), weight.params(), plan.target);
+                  ? plan_transcode(weight, plan.target, context.pool(), from.rows)
+                  : header_verdict(weight.id(), weight.shape(), from.params, plan.target);
   if (plan.plan.verdict == Verdict::kRefused)
     plan.action = Action::kNone;
   else
@@ -121,12 +172,12 @@ std::vector<FormatId> candidates_of(const CheckpointTensor& tensor, const Layout
 }
 
 // The first candidate that is exact; of a refusal, the first candidate's reason.
-TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout, Proof proof,
+TensorPlan exact_plan(const Movable& from, const LayoutTarget& layout, Proof proof,
                       Context& context) {
-  const PackedWeight& weight = tensor.weight;
+  const PackedWeight& weight = from.weight;
   std::optional<TensorPlan> refused;
-  for (FormatId id : candidates_of(tensor, layout)) {
-    TensorPlan plan = move_plan(tensor, id, proof, context);
+  for (FormatId id : candidates_of(from.tensor, layout)) {
+    TensorPlan plan = move_plan(from, id, proof, context);
     if (plan.plan.verdict != Verdict::kRefused) {
       if (refused && (layout.format || id == weight.id()))
         plan.plan.reason = fmt::format("not exact in {}: {}", layout.name, refused->plan.reason);
@@ -135,12 +186,54 @@ TensorPlan exact_plan(const CheckpointTensor& tensor, const LayoutTarget& layout
     if (!refused) refused = std::move(plan);
   }
   if (refused) return *std::move(refused);
-  TensorPlan plan;
-  plan.source = &tensor;
-  plan.action = Action::kNone;
-  plan.plan.reason =
-      fmt::format("codes of {} bits do not fit in {}", weight.format().code_bits, layout.name);
+  return refused_plan(from.tensor, fmt::format("codes of {} bits do not fit in {}",
+                                               weight.format().code_bits, layout.name));
+}
+
+// plan(movable) for a tensor and its joint move, with what the move adds: the order is recorded in
+// the conditions, and the way back is not in the target alone.
+template <class Plan>
+TensorPlan plan_in_order(const CheckpointTensor& tensor, const ChannelMoves& moves, Proof proof,
+                         Context& context, Plan&& plan_of) {
+  const ChannelMove* move = moves.find(tensor);
+  if (move != nullptr && !move->fault.empty())
+    return refused_plan(tensor, move->consumer == &tensor
+                                    ? move->fault
+                                    : fmt::format("moves together with {}, which cannot: {}",
+                                                  move->consumer->name, move->fault));
+  const Result<Movable> from = movable(tensor, move, proof, context);
+  if (!from) return refused_plan(tensor, from.error().message);
+  TensorPlan plan = plan_of(*from);
+  if (move == nullptr || plan.plan.verdict == Verdict::kRefused) return plan;
+  plan.channels = from->channels;
+  std::erase(plan.plan.conditions, kWayBack);
+  plan.plan.conditions.push_back(plan.channels.condition);
+  if (plan.plan.verdict == Verdict::kSameBytes) plan.plan.verdict = Verdict::kSameValues;
   return plan;
+}
+
+// If one tensor of a joint move is refused, none of them moves.
+void refuse_together(const ChannelMoves& moves, std::vector<TensorPlan>& plans) {
+  std::map<const ChannelMove*, std::string> reasons;
+  for (const TensorPlan& plan : plans) {
+    const ChannelMove* move = moves.find(*plan.source);
+    if (move != nullptr && plan.plan.verdict == Verdict::kRefused)
+      reasons.emplace(move, fmt::format("moves only together with {}: {}", plan.source->name,
+                                        plan.plan.reason));
+  }
+  for (TensorPlan& plan : plans) {
+    const auto reason = reasons.find(moves.find(*plan.source));
+    if (reason != reasons.end() && plan.plan.verdict != Verdict::kRefused)
+      plan = refused_plan(*plan.source, reason->second);
+  }
+}
+
+// The joint moves that a convert to the layout needs.
+ChannelMoves moves_to(const Checkpoint& source, const LayoutTarget& layout) {
+  return ChannelMoves(source, [&](const CheckpointTensor& tensor) {
+    const std::vector<FormatId> ids = candidates_of(tensor, layout);
+    return !ids.empty() && needs_sorting(tensor.weight, ids.front());
+  });
 }
 
 // Why quantize keeps a tensor, or nothing when it takes it.
@@ -156,16 +249,17 @@ std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const Lay
 }
 
 TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& whole,
-                       const std::optional<QuantizeRequest>& quantize, Proof proof,
-                       Context& context) {
+                       const std::optional<QuantizeRequest>& quantize, const ChannelMoves& moves,
+                       Proof proof, Context& context) {
   std::optional<std::string> kept;
   if (quantize) {
     kept = kept_reason(tensor, whole.layout, *quantize);
     if (!kept) return quantize_plan(tensor, *quantize);
   }
-  TensorPlan plan = is_float_format(tensor.weight.id())
-                        ? float_plan(tensor, whole.container, proof)
-                        : exact_plan(tensor, whole.layout, proof, context);
+  TensorPlan plan = plan_in_order(tensor, moves, proof, context, [&](const Movable& from) {
+    return is_float_format(tensor.weight.id()) ? float_plan(tensor, whole.container, proof)
+                                               : exact_plan(from, whole.layout, proof, context);
+  });
   if (kept) plan.plan.reason = plan.plan.reason.empty() ? *kept : *kept + "; " + plan.plan.reason;
   return plan;
 }
@@ -173,9 +267,11 @@ TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& who
 }  // namespace
 
 TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind container,
-                     Context& context) {
-  if (is_float_format(tensor.weight.id())) return float_plan(tensor, container, Proof::kFull);
-  return move_plan(tensor, id, Proof::kFull, context);
+                     const ChannelMoves& moves, Context& context) {
+  return plan_in_order(tensor, moves, Proof::kFull, context, [&](const Movable& from) {
+    return is_float_format(tensor.weight.id()) ? float_plan(tensor, container, Proof::kFull)
+                                               : move_plan(from, id, Proof::kFull, context);
+  });
 }
 
 bool ConversionPlan::refused() const {
@@ -201,20 +297,24 @@ Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTar
   whole.layout = layout;
   whole.container = container;
   const std::uint64_t rss = rss_bytes();
+  const ChannelMoves moves = quantize ? ChannelMoves() : moves_to(source, layout);
   std::uint64_t largest = 0;
   std::optional<Progress> progress;
   if (proof == Proof::kFull) progress.emplace(context, "proving", source.bytes());
   for (const CheckpointTensor& tensor : source.tensors) {
     PACKSTONE_CHECK_OK(context.check_cancel(command));
-    whole.tensors.push_back(plan_tensor(tensor, whole, quantize, proof, context));
+    whole.tensors.push_back(plan_tensor(tensor, whole, quantize, moves, proof, context));
     const TensorPlan& plan = whole.tensors.back();
-    whole.bytes += plan.bytes;
-    largest = std::max(largest, plan.bytes);
+    // Sorting the columns makes a copy beside the target.
+    const std::uint64_t sorted = plan.channels.columns().empty() ? 0 : tensor.weight.bytes();
+    largest = std::max(largest, plan.bytes + sorted);
     if (progress) progress->add(tensor.weight.bytes());
   }
+  refuse_together(moves, whole.tensors);
+  for (const TensorPlan& plan : whole.tensors) whole.bytes += plan.bytes;
   if (progress) progress->finish();
   whole.not_carried = source.unbound;
-  whole.peak_memory_predicted = rss + source.bytes() + largest + kFixedMemory;
+  whole.peak_memory_predicted = rss + source.bytes() + largest + moves.bytes() + kFixedMemory;
   return whole;
 }
 

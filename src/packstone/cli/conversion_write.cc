@@ -20,14 +20,6 @@ bool vector_order(const CheckpointTensor& tensor, std::span<const std::int32_t> 
   return tensor.weight.shape().rows == 1 && order.size() > 1;
 }
 
-std::vector<float> in_order(std::vector<float> values, std::span<const std::int32_t> order) {
-  if (order.empty()) return values;
-  std::vector<float> ordered(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i)
-    ordered[i] = values[static_cast<std::size_t>(order[i])];
-  return ordered;
-}
-
 // Values through float32: only float tensors of a few thousand values come here.
 Status write_vector(CheckpointWriter& writer, std::size_t index, const TensorPlan& tensor,
                     std::span<const std::int32_t> order) {
@@ -82,7 +74,8 @@ Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& ten
                     Context& context) {
   const PackedWeight& source = tensor.source->weight;
   const std::vector<std::int32_t> order =
-      compose_rows(tensor.source->stored_rows(), writer.stored_order(index));
+      compose_rows(tensor.source->stored_rows(),
+                   compose_rows(tensor.channels.rows(), writer.stored_order(index)));
   const bool rule_changes = writer.value_rule(index) != tensor.source->value_rule;
   if (tensor.action == Action::kVector || rule_changes || vector_order(*tensor.source, order))
     return write_vector(writer, index, tensor, order);
@@ -94,8 +87,9 @@ Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& ten
     return write_made(writer, index, tensor, context);
   }
   if (tensor.action == Action::kTranscode) {
+    PACKSTONE_TRY(const PackedWeight sorted, with_columns(source, tensor.channels, context.pool()));
     PACKSTONE_TRY(const PackedWeight target,
-                  transcode(source, tensor.plan, tensor.target, order, context.pool()));
+                  transcode(sorted, tensor.plan, tensor.target, order, context.pool()));
     return writer.write(index, plane_spans(target));
   }
   if (order.empty()) return writer.write(index, plane_spans(source));

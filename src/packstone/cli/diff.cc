@@ -1,4 +1,6 @@
 // packstone diff: two models, tensor by tensor, by their Hugging Face names, rows and values.
+#include <set>
+
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/compare.h"
 #include "packstone/cli/layouts.h"
@@ -19,7 +21,47 @@ struct DiffReport {
   std::vector<std::string> same_bytes, same_values;  // by name; the second without the first
   std::vector<Difference> different;
   std::vector<std::string> only_in_a, only_in_b;
+  std::vector<std::string> reordered;  // of same_values: channels in another order
 };
+
+// The joint moves from `a`, with act-order, to `b`, without, under which every tensor of the move
+// has the values of its pair.
+Result<std::vector<ChannelMove>> moves_between(const Checkpoint& a, const Checkpoint& b,
+                                               Context& context) {
+  const ChannelMoves moves(a, [&](const CheckpointTensor& tensor) {
+    const CheckpointTensor* other = b.find(tensor.name);
+    return other != nullptr && other->shape == tensor.shape && !other->weight.params().act_order &&
+           !compare_tensors(tensor, *other, context.pool()).same_values;
+  });
+  std::vector<ChannelMove> holding;
+  for (const ChannelMove& move : moves.all()) {
+    bool holds = move.fault.empty();
+    for (const CheckpointTensor* tensor : move.tensors()) {
+      if (!holds) break;
+      PACKSTONE_CHECK_OK(context.check_cancel("diff"));
+      const CheckpointTensor* other = b.find(tensor->name);
+      holds = other != nullptr && other->shape == tensor->shape;
+      if (!holds) break;
+      PACKSTONE_TRY(const ValueComparison values,
+                    compare_tensors(*tensor, move.of(*tensor), *other, context.pool()));
+      holds = values.same_values;
+    }
+    if (holds) holding.push_back(move);
+  }
+  return holding;
+}
+
+// Names of the tensors whose channels stand in another order on the two sides, with equal values.
+Result<std::set<std::string>> reordered_names(const Checkpoint& a, const Checkpoint& b,
+                                              Context& context) {
+  std::set<std::string> names;
+  for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    PACKSTONE_TRY(const std::vector<ChannelMove> moves, moves_between(*from, *to, context));
+    for (const ChannelMove& move : moves)
+      for (const CheckpointTensor* tensor : move.tensors()) names.insert(tensor->name);
+  }
+  return names;
+}
 
 void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& context,
                  DiffReport& report) {
@@ -56,6 +98,7 @@ Json diff_json(const DiffReport& report) {
     different.push_back(std::move(item));
   }
   json["different"] = std::move(different);
+  json["reordered"] = report.reordered;
   json["only_in_a"] = report.only_in_a;
   json["only_in_b"] = report.only_in_b;
   Json tensors = Json::object();
@@ -75,6 +118,8 @@ void print_diff(std::ostream& out, const DiffReport& report) {
       out << fmt::format(": largest difference {:.9g} at row {}, column {}\n", difference.max_abs,
                          difference.at[0], difference.at[1]);
   }
+  for (const std::string& name : report.reordered)
+    out << "same values, channels in another order: " << line_text(name) << '\n';
   for (const std::string& name : report.only_in_a) out << "only in A: " << line_text(name) << '\n';
   for (const std::string& name : report.only_in_b) out << "only in B: " << line_text(name) << '\n';
   out << fmt::format(
@@ -88,14 +133,17 @@ void print_diff(std::ostream& out, const DiffReport& report) {
 }  // namespace
 
 Result<int> run_diff(Arguments arguments, Context& context) {
-  Options app("diff",
-              "Compares two models by tensor names, in any containers: the same stored bytes, the "
-              "same values, or "
-              "the largest difference and where (row and column in Hugging Face order). Exit 3 "
-              "when a value "
-              "differs or a tensor is missing. In --json same_bytes counts the tensors whose "
-              "storage is equal "
-              "and same_values those whose values are equal, the former included.");
+  Options app(
+      "diff",
+      "Compares two models by tensor names, in any containers: the same stored bytes, the "
+      "same values, or "
+      "the largest difference and where (row and column in Hugging Face order). Exit 3 "
+      "when a value "
+      "differs or a tensor is missing. Where one side has act-order and the other has its "
+      "columns sorted and the rows that make them in the same order, the values are the "
+      "same and the tensors are listed as reordered. In --json same_bytes counts the tensors whose "
+      "storage is equal "
+      "and same_values those whose values are equal, the former included.");
   std::string path_a, path_b;
   app.positional("A", path_a, "GGUF file or folder");
   app.positional("B", path_b, "GGUF file or folder");
@@ -106,12 +154,15 @@ Result<int> run_diff(Arguments arguments, Context& context) {
   PACKSTONE_CHECK_OK(require_supported(a, "cli.diff"));
   PACKSTONE_CHECK_OK(require_supported(b, "cli.diff"));
   DiffReport report;
+  PACKSTONE_TRY(const std::set<std::string> reordered, reordered_names(a, b, context));
   Progress progress(context, "comparing", a.bytes());
   for (const CheckpointTensor& tensor : a.tensors) {
     PACKSTONE_CHECK_OK(context.check_cancel("diff"));
     const CheckpointTensor* other = b.find(tensor.name);
     if (other == nullptr)
       report.only_in_a.push_back(tensor.name);
+    else if (reordered.contains(tensor.name))
+      report.same_values.push_back(tensor.name), report.reordered.push_back(tensor.name);
     else
       diff_tensor(tensor, *other, context, report);
     progress.add(tensor.weight.bytes());

@@ -25,4 +25,12 @@ std::vector<std::int32_t> compose_rows(std::span<const std::int32_t> source_stor
   return rows;
 }
 
+std::vector<float> in_order(std::vector<float> values, std::span<const std::int32_t> order) {
+  if (order.empty()) return values;
+  std::vector<float> ordered(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ordered[i] = values[static_cast<std::size_t>(order[i])];
+  return ordered;
+}
+
 }  // namespace packstone::cli

@@ -16,4 +16,8 @@ std::vector<float> decode_all(const PackedWeight& weight);
 std::vector<std::int32_t> compose_rows(std::span<const std::int32_t> source_stored,
                                        std::span<const std::int32_t> target_order);
 
+// in_order(values, order): value order[i] at i; all as they stand when `order` is empty.
+// Shapes: equal sizes. Errors: none.
+std::vector<float> in_order(std::vector<float> values, std::span<const std::int32_t> order);
+
 }  // namespace packstone::cli

@@ -73,15 +73,19 @@ void compare_documents(const Json& recorded, const Json& found, const std::strin
   verification.add(path, excerpt(recorded), excerpt(found));
 }
 
-// Every value of every pair, decoded from both sides; and the way back where it is claimed.
-Status compare_pairs(const std::vector<CertificatePair>& pairs, Verification& verification,
+// Every value of every pair, decoded from both sides, of a joint move in its order; and the way
+// back where it is claimed. Shapes: plans[i] is that of pairs[i].
+Status compare_pairs(const std::vector<CertificatePair>& pairs,
+                     const std::vector<TensorPlan>& plans, Verification& verification,
                      Context& context) {
   std::uint64_t bytes = 0;
   for (const CertificatePair& pair : pairs) bytes += pair.source->weight.bytes();
   Progress progress(context, "comparing", bytes);
-  for (const CertificatePair& pair : pairs) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const CertificatePair& pair = pairs[i];
     PACKSTONE_CHECK_OK(context.check_cancel("verify"));
-    const ValueComparison values = compare_tensors(*pair.source, *pair.target, context.pool());
+    PACKSTONE_TRY(const ValueComparison values,
+                  compare_tensors(*pair.source, plans[i].channels, *pair.target, context.pool()));
     if (!values.same_values)
       verification.add(pair.source->name, "equal values",
                        fmt::format("a difference of {:.9g} at row {}, column {}", values.max_abs,
@@ -127,7 +131,7 @@ Status recompute(const Checkpoint& source, const Checkpoint& target, Verificatio
   compare_documents(verification.document, as_read(text), {}, verification);
   if (verification.problem_count == 0 && text != verification.text)
     verification.add("text", "members in another order or form", "the text that convert writes");
-  return compare_pairs(certificate.tensors, verification, context);
+  return compare_pairs(certificate.tensors, *plans, verification, context);
 }
 
 Json verification_json(const Verification& verification) {
@@ -233,7 +237,8 @@ Result<int> run_verify(Arguments arguments, Context& context) {
   Options app("verify",
               "Recomputes the certificate of a convert from the two checkpoints alone: the sum of "
               "every file and of every stored tensor, the layouts of each pair, every decoded "
-              "value, and every verdict, making the way back where it says same_bytes. Exit 0 only "
+              "value, and every verdict, making the way back where it says same_bytes and sorting "
+              "act-order where it says so. Exit 0 only "
               "when all of it holds, 3 when anything differs, one bit or one file, 4 when the "
               "certificate or a checkpoint is damaged.");
   std::string destination, against, certificate;

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "packstone/transcode/transcode.h"
+#include "packstone/transcode/test_layouts.h"
 
 namespace packstone::testing {
 
@@ -50,15 +50,6 @@ std::vector<T> elements(ByteSpan plane, std::size_t count, std::size_t first = 0
   for (std::size_t i = first; i < first + count; ++i)
     list.push_back(load_le<T>(plane.data() + i * sizeof(T)));
   return list;
-}
-
-// Same format, parameters and bytes.
-inline bool same_planes(const PackedWeight& a, const PackedWeight& b) {
-  if (a.id() != b.id() || a.params() != b.params() || a.plane_count() != b.plane_count())
-    return false;
-  for (int i = 0; i < a.plane_count(); ++i)
-    if (!std::ranges::equal(a.plane(i), b.plane(i))) return false;
-  return true;
 }
 
 // All values, row by row.
