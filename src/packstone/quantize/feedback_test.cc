@@ -144,12 +144,13 @@ class FeedbackOnEveryGrid : public testing::TestWithParam<std::size_t> {};
 TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
   const auto id = static_cast<FormatId>(GetParam());
   if (!Grid::supports(id)) GTEST_SKIP();
-  const Layer layer = make_layer(64, 512, 5);
+  constexpr std::int64_t kRows = 16;
+  static const Layer layer = make_layer(kRows, 512, 5);
   std::vector<float> diagonal(layer.hessian.size());
   for (std::size_t i = 0; i < 512; ++i) diagonal[i * 513] = layer.hessian[i * 513];
   ThreadPool one(1), three(3);
   const FormatParams params = params_of(id);
-  if (layout_rule(id, {64, 512}, params) != nullptr) GTEST_SKIP() << "no such group";
+  if (layout_rule(id, {kRows, 512}, params) != nullptr) GTEST_SKIP() << "no such group";
   const auto fed = quantize_with_feedback({layer.view(), layer.hessian}, id, params, {},
                                           plain_product, one, "test");
   ASSERT_TRUE(fed) << fed.error().message;
@@ -163,7 +164,7 @@ TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
   const auto proxy = [&](const PackedWeight& weight) {
     double sum = 0;
     std::vector<float> rest(512), product(512);
-    for (std::int64_t row = 0; row < 64; ++row) {
+    for (std::int64_t row = 0; row < kRows; ++row) {
       decode_row(weight, row, rest);
       for (std::size_t c = 0; c < 512; ++c) rest[c] -= layer.view().row(row)[c];
       plain_product({rest.data(), 1, 512, 512}, {layer.hessian.data(), 512, 512, 512},
