@@ -8,8 +8,8 @@ namespace {
 constexpr float kCuts2[] = {-0.1f, 0.0f, 0.1f, 0.2f, 0.3f};
 constexpr float kLowCuts4[] = {0.0f, 0.05f, 0.1f};
 constexpr float kHighCuts4[] = {-0.03f, 0.0f, 0.04f, 0.08f, 0.13f, 0.2f};
-constexpr float kLowCuts5[] = {0.0f, 0.03f};
-constexpr float kHighCuts5[] = {-0.015f, 0.0f, 0.02f, 0.04f, 0.07f};
+constexpr float kLowCuts5[] = {0.0f, 0.02f, 0.045f};
+constexpr float kHighCuts5[] = {-0.015f, 0.0f, 0.015f, 0.03f, 0.05f, 0.08f};
 
 struct Cuts {
   std::span<const float> low, high;
@@ -108,7 +108,8 @@ void affine_codes(const Group& group, float scale, float offset, int high, std::
   }
 }
 
-AffineFit best_affine(const Group& group, const AffineSums& sums, int high, bool bounded) {
+AffineFit best_affine(const Group& group, const AffineSums& sums, int high, bool bounded,
+                      const AffineFit& known) {
   constexpr int kRounds = 6;
   const float low = bounded ? std::min(sums.low, 0.0f) : sums.low;
   const float width = sums.high - low;
@@ -116,20 +117,22 @@ AffineFit best_affine(const Group& group, const AffineSums& sums, int high, bool
   if (bounded) best.offset = std::min(best.offset, 0.0f);
   best.error = affine_pass(group, 0, best.offset, high).error;
   if (!(width >= kLeastStored)) return best;
+  auto take = [&](float inverse, float shift) {
+    const AffineFit fit = tried_affine(group, sums, inverse, shift, high, bounded);
+    const bool better = fit.error < best.error;
+    if (better) best = fit;
+    return better;
+  };
   const Cuts cuts = cuts_of(high);
   for (const float low_cut : cuts.low)
     for (const float high_cut : cuts.high) {
       const float inverse = static_cast<float>(high) / (width * (1 - low_cut - high_cut));
-      const float shift = -(low + low_cut * width) * inverse;
-      const AffineFit fit = tried_affine(group, sums, inverse, shift, high, bounded);
-      if (fit.error < best.error) best = fit;
+      take(inverse, -(low + low_cut * width) * inverse);
     }
-  for (int i = 0; i < kRounds && best.scale > 0; ++i) {
-    const float inverse = 1 / best.scale;
-    const AffineFit fit = tried_affine(group, sums, inverse, -best.offset * inverse, high, bounded);
-    if (!(fit.error < best.error)) break;
-    best = fit;
-  }
+  if (std::isnormal(known.scale) && known.scale > 0)
+    take(1 / known.scale, -known.offset / known.scale);
+  for (int i = 0; i < kRounds && best.scale > 0; ++i)
+    if (!take(1 / best.scale, -best.offset / best.scale)) break;
   return best;
 }
 

@@ -31,9 +31,10 @@ AffinePass affine_pass(const Group& group, float scale, float offset, int high);
 // the nearest value of x ~ scale * code + offset; scale 0: codes 0.
 void affine_codes(const Group& group, float scale, float offset, int high, std::uint8_t* codes);
 
-// best_affine(group, sums, high, bounded): starts that cut either end of the range by parts that
-// suit `high` (3, 15 or 31), a two-parameter fit each, then Lloyd's iteration from the best.
-// bounded: the offset is at most 0.
-AffineFit best_affine(const Group& group, const AffineSums& sums, int high, bool bounded);
+// best_affine(group, sums, high, bounded, known): starts that cut either end of the range by parts
+// that suit `high` (3, 15 or 31), and the scale and offset of `known` (scale 0: none), a
+// two-parameter fit each, then Lloyd's iteration from the best. bounded: the offset is at most 0.
+AffineFit best_affine(const Group& group, const AffineSums& sums, int high, bool bounded,
+                      const AffineFit& known);
 
 }  // namespace packstone::gguf

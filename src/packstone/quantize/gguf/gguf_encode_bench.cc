@@ -64,6 +64,7 @@ double seconds_of(auto work) {
 struct Run {
   std::vector<std::byte> bytes;
   double error = 0, seconds = 0;
+  double from_search = 0;  // part of the blocks
 };
 
 Run ours(const Data& data, FormatId id, GgufMode mode, std::span<const float> importance) {
@@ -74,6 +75,7 @@ Run ours(const Data& data, FormatId id, GgufMode mode, std::span<const float> im
                                   {mode, importance}, pool, "bench");
     if (!made) return;
     run.error = made->weighted_rms;
+    run.from_search = static_cast<double>(made->from_search) / static_cast<double>(made->blocks);
     run.bytes.assign(made->weight.plane(0).begin(), made->weight.plane(0).end());
   });
   return run;
@@ -108,9 +110,9 @@ void bench(const Type& type, const Data& data, bool weighted, Chunk chunk) {
                 static_cast<long long>(equal_blocks(parity, other, blocks)),
                 static_cast<long long>(blocks), gigabytes / seconds);
   }
-  std::printf("  parity %.4f GB/s error %.6f  best %.4f GB/s error %.6f (%.3f)\n",
+  std::printf("  parity %.4f GB/s error %.6f  best %.4f GB/s error %.6f (%.3f, %.0f%% of blocks)\n",
               gigabytes / parity.seconds, parity.error, gigabytes / best.seconds, best.error,
-              best.error / parity.error);
+              best.error / parity.error, 100 * best.from_search);
 }
 
 }  // namespace

@@ -14,6 +14,11 @@ constexpr int kRefits = 4;
 // Steps from a group's own stored scale that are tried with each super scale, and in the end.
 constexpr int kNear = 1, kFar = 5;
 
+// The pattern of a finite binary16, or 0.
+std::uint16_t finite_half(std::uint32_t pattern) {
+  return (pattern & 0x7C00) == 0x7C00 ? std::uint16_t{0} : static_cast<std::uint16_t>(pattern);
+}
+
 // A signed super scale: value = d * stored * level, stored in [kLow, kHigh].
 template <class LevelGrid, int GroupCols, int Low, int High>
 struct SignedKind {
@@ -32,13 +37,17 @@ struct SignedChoice {
 template <class Kind>
 class SignedSearch {
  public:
-  SignedSearch(Values x, Values w) : x_(x), w_(w) {
-    for (int j = 0; j < Kind::kGroups; ++j) scales_[j] = best_scale<Grid>(group(j), 0).scale;
+  // `known` are the scales of a first answer, whose d is `d`.
+  SignedSearch(Values x, Values w, std::uint16_t d, std::span<const float> known)
+      : x_(x), w_(w), known_d_(d) {
+    for (int j = 0; j < Kind::kGroups; ++j)
+      scales_[j] = best_scale<Grid>(group(j), known[static_cast<std::size_t>(j)]).scale;
   }
 
   SignedChoice<Kind> best() {
     constexpr float kParts[] = {1.0f, 0.97f, 0.94f, 0.9f, 0.86f, 0.8f, 0.7f, 0.55f};
     const float edge = edge_of(scales_, Kind::kGroups);
+    try_scale(known_d_, kNear);
     for (const float limit : {float{Kind::kLow}, float{Kind::kHigh}})
       for (const float part : kParts) try_scale(bounded_half(edge / (part * limit)), kNear);
     for (int i = 0; i < kRefits; ++i) {
@@ -100,6 +109,7 @@ class SignedSearch {
   }
 
   Values x_, w_;
+  std::uint16_t known_d_;
   float scales_[Kind::kGroups];
   SignedChoice<Kind> best_;
 };
@@ -107,7 +117,16 @@ class SignedSearch {
 // `bias` is added to the stored scale to make its pattern.
 template <class Kind>
 void search_signed(Values x, Values w, int bias, std::uint32_t mask, const BlockOutput& output) {
-  SignedSearch<Kind> search(x, w);
+  float known[Kind::kGroups];
+  const auto d = finite_half(output.raw[0].pattern[0]);
+  for (int j = 0; j < Kind::kGroups; ++j) {
+    // The pattern is `stored + bias` cut to the bits of the mask; a byte has the bias 0 and a sign.
+    const std::uint32_t pattern = output.raw[static_cast<std::size_t>(j)].pattern[1];
+    const int stored =
+        bias == 0 ? static_cast<std::int8_t>(pattern) : static_cast<int>(pattern) - bias;
+    known[j] = half_to_float(d) * static_cast<float>(stored);
+  }
+  SignedSearch<Kind> search(x, w, d, known);
   const SignedChoice<Kind> choice = search.best();
   for (int j = 0; j < Kind::kGroups; ++j) {
     output.raw[static_cast<std::size_t>(j)] = {
@@ -135,10 +154,18 @@ struct AffineChoice {
 template <class Kind>
 class AffineSearch {
  public:
-  AffineSearch(Values x, Values w) : x_(x), w_(w) {
+  // `known` are the parameters of a first answer.
+  AffineSearch(Values x, Values w, std::span<const RawParams> known)
+      : x_(x),
+        w_(w),
+        known_d_(finite_half(known[0].pattern[0])),
+        known_dmin_(finite_half(known[0].pattern[1])) {
     for (int j = 0; j < Kind::kGroups; ++j) {
+      const RawParams& raw = known[static_cast<std::size_t>(j)];
+      const AffineFit first{half_to_float(known_d_) * static_cast<float>(raw.pattern[2]),
+                            -(half_to_float(known_dmin_) * static_cast<float>(raw.pattern[3])), 0};
       sums_[j] = affine_sums(group(j));
-      const AffineFit fit = best_affine(group(j), sums_[j], Kind::kHigh, true);
+      const AffineFit fit = best_affine(group(j), sums_[j], Kind::kHigh, true, first);
       scales_[j] = fit.scale;
       minimums_[j] = -fit.offset;
     }
@@ -149,6 +176,7 @@ class AffineSearch {
     const auto top = static_cast<float>(Kind::kTop);
     const float scale = *std::max_element(scales_, scales_ + Kind::kGroups) / top;
     const float minimum = *std::max_element(minimums_, minimums_ + Kind::kGroups) / top;
+    try_scales(known_d_, known_dmin_, kNear);
     for (const float part : kParts)
       try_scales(bounded_half(scale / part), bounded_half(minimum), kNear);
     const std::uint16_t d = best_.d;
@@ -246,6 +274,7 @@ class AffineSearch {
   }
 
   Values x_, w_;
+  std::uint16_t known_d_, known_dmin_;
   AffineSums sums_[Kind::kGroups];
   float scales_[Kind::kGroups], minimums_[Kind::kGroups];
   AffineChoice<Kind> best_;
@@ -253,7 +282,7 @@ class AffineSearch {
 
 template <class Kind>
 void search_affine(Values x, Values w, const BlockOutput& output) {
-  AffineSearch<Kind> search(x, w);
+  AffineSearch<Kind> search(x, w, output.raw);
   const AffineChoice<Kind> choice = search.best();
   const float d = half_to_float(choice.d), dmin = half_to_float(choice.dmin);
   for (int j = 0; j < Kind::kGroups; ++j) {

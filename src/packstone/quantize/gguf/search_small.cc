@@ -38,7 +38,10 @@ template <int High>
 void search_scale_offset(Values x, Values w, const BlockOutput& output) {
   const Group group = group_of(x, w);
   const AffineSums sums = affine_sums(group);
-  const AffineFit fit = best_affine(group, sums, High, false);
+  AffineFit known{half_to_float(static_cast<std::uint16_t>(output.raw[0].pattern[0])),
+                  half_to_float(static_cast<std::uint16_t>(output.raw[0].pattern[1])), 0};
+  if (!std::isfinite(known.scale) || !std::isfinite(known.offset)) known = {};
+  const AffineFit fit = best_affine(group, sums, High, false, known);
   const std::uint16_t found = bounded_half(fit.scale);
   std::uint16_t best_scale_half = 0, best_offset = 0;
   float least = INFINITY;
