@@ -9,6 +9,7 @@
 
 #include "packstone/format/registry.h"
 #include "packstone/quantize/factor.h"
+#include "packstone/quantize/gguf/gguf_encode.h"
 #include "packstone/quantize/grid.h"
 #include "packstone/quantize/second_moment.h"
 #include "packstone/transcode/format_ops.h"
@@ -177,6 +178,38 @@ TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
   std::printf("%-22s proxy error %.3e, without feedback %.3e\n",
               std::string(format_info(id).name).c_str(), fed->proxy_error,
               fed->proxy_error * proxy(plain->weight) / proxy(fed->weight));
+}
+
+// The search that knows a format only by its parameters against the encoders made for each type.
+TEST(Grid, NearTheEncodersOfGguf) {
+  constexpr std::int64_t kRows = 64, kCols = 512;
+  const Layer layer = make_layer(kRows, kCols, 9);
+  std::vector<float> importance(kCols);
+  for (std::size_t i = 0; i < kCols; ++i) importance[i] = layer.hessian[i * kCols + i];
+  ThreadPool pool(1);
+  for (std::uint16_t index = 0; index < format_count(); ++index) {
+    const FormatId id{index};
+    if (!Grid::supports(id) || !gguf_encode_supports(id)) continue;
+    const auto error = [&](const PackedWeight& weight) {
+      std::vector<float> decoded(kCols);
+      double sum = 0;
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        decode_row(weight, row, decoded);
+        for (std::size_t c = 0; c < kCols; ++c) {
+          const double rest = decoded[c] - layer.view().row(row)[c];
+          sum += importance[c] * rest * rest;
+        }
+      }
+      return sum;
+    };
+    const auto grid = round_to_grid(layer.view(), importance, id, {}, pool, "test");
+    const auto encoded = gguf_encode(matrix_rows(layer.weight, kCols), {kRows, kCols}, id,
+                                     {.importance = importance}, pool, "test");
+    ASSERT_TRUE(grid && encoded);
+    std::printf("%-12s grid / encoder %.4f\n", std::string(format_info(id).name).c_str(),
+                error(grid->weight) / error(encoded->weight));
+    EXPECT_LT(error(grid->weight), 1.1 * error(encoded->weight)) << format_info(id).name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, FeedbackOnEveryGrid,

@@ -108,17 +108,18 @@ PACKSTONE_ALWAYS_INLINE Pass table_pass(const FitData& data, const TableRules& r
 }
 
 struct Moments {
-  float weight = 0, value = 0;  // sums of w and w x
+  float weight = 0, value = 0, square = 0;  // sums of w, w x, w x^2
 };
 
 PACKSTONE_ALWAYS_INLINE Moments moments(const FitData& data) {
-  Lanes weight{}, value{};
+  Lanes weight{}, value{}, square{};
   for (int i = 0; i < data.count; i += kLanes) {
-    const Lanes w = load(data.weight + i);
+    const Lanes x = load(data.x + i), w = load(data.weight + i);
     weight += w;
-    value += w * load(data.x + i);
+    value += w * x;
+    square += w * x * x;
   }
-  return {sum_lanes(weight), sum_lanes(value)};
+  return {sum_lanes(weight), sum_lanes(value), sum_lanes(square)};
 }
 
 PACKSTONE_ALWAYS_INLINE bool take(GroupFit& best, float scale, float offset, float center,
@@ -128,61 +129,113 @@ PACKSTONE_ALWAYS_INLINE bool take(GroupFit& best, float scale, float offset, flo
   return true;
 }
 
-// Least squares for scale and offset with the levels of a pass.
+struct Position {
+  float scale, offset, center;
+};
+
+// Least squares for scale and offset with the levels of a pass, each rounded as it will be stored:
+// the offset for the scale that is left of it.
 PACKSTONE_ALWAYS_INLINE bool solve(const Pass& pass, const Moments& sums, const LinearRules& rules,
-                                   float& scale, float& offset) {
+                                   Position& at) {
   if (rules.has_offset) {
     const float det = sums.weight * pass.level2 - pass.level * pass.level;
     if (!(det > 0)) return false;
-    scale = (sums.weight * pass.product - sums.value * pass.level) / det;
-    offset = (pass.level2 * sums.value - pass.level * pass.product) / det;
-    if (rules.offset_not_positive && offset > 0) offset = 0, scale = pass.product / pass.level2;
+    at.scale = (sums.weight * pass.product - sums.value * pass.level) / det;
+    at.scale = round_stored(rules.scale, at.scale);
+    at.offset = (sums.value - at.scale * pass.level) / sums.weight;
+    if (rules.offset_not_positive && at.offset > 0) {
+      at.offset = 0;
+      at.scale = round_stored(rules.scale, pass.product / pass.level2);
+    }
+    at.offset = round_stored(rules.offset, at.offset);
   } else {
     if (!(pass.level2 > 0)) return false;
-    scale = pass.product / pass.level2;
+    at.scale = round_stored(rules.scale, pass.product / pass.level2);
   }
-  return std::isfinite(scale) && std::isfinite(offset) && (rules.negative_scales || scale > 0);
+  return std::isfinite(at.scale) && std::isfinite(at.offset) &&
+         (rules.negative_scales || at.scale > 0);
 }
 
-// From one start: round, solve, round again, while the error falls.
-PACKSTONE_ALWAYS_INLINE void descend_linear(const FitData& data, const LinearRules& rules,
-                                            const Moments& sums, float scale, float offset,
-                                            float center, GroupFit& best) {
-  constexpr int kPasses = 3;
+PACKSTONE_ALWAYS_INLINE Pass linear_pass(const FitData& data, const LinearRules& rules,
+                                         const Position& at) {
+  return linear_pass(data, rules.code_max, at.scale, at.offset, at.center);
+}
+
+// The levels of a start, and what scale and offset make of them; keeps the better.
+PACKSTONE_ALWAYS_INLINE void try_start(const FitData& data, const LinearRules& rules,
+                                       const Moments& sums, Position at, GroupFit& best) {
+  if (!solve(linear_pass(data, rules, at), sums, rules, at)) return;
+  take(best, at.scale, at.offset, at.center, linear_pass(data, rules, at));
+}
+
+// From the best: round, solve, round again, while the error falls.
+PACKSTONE_ALWAYS_INLINE void descend(const FitData& data, const LinearRules& rules,
+                                     const Moments& sums, GroupFit& best) {
+  constexpr int kPasses = 8;
+  if (!std::isfinite(best.error)) return;
+  Position at{best.scale, best.offset, best.center};
+  Pass pass = linear_pass(data, rules, at);
   for (int i = 0; i < kPasses; ++i) {
-    scale = round_stored(rules.scale, scale);
-    if (rules.has_offset) offset = round_stored(rules.offset, offset);
-    const Pass pass = linear_pass(data, rules.code_max, scale, offset, center);
-    if (!take(best, scale, offset, center, pass) && i > 0) return;
-    if (i + 1 == kPasses || !solve(pass, sums, rules, scale, offset)) return;
+    if (!solve(pass, sums, rules, at)) return;
+    pass = linear_pass(data, rules, at);
+    if (!take(best, at.scale, at.offset, at.center, pass)) return;
   }
 }
 
-// Starts of the search: the step is the range over code_max + d for these d, in parts of the
-// code range where it is short.
-constexpr int kStarts = 19;
-PACKSTONE_ALWAYS_INLINE float start_codes(float codes, int start) {
-  const float spread = codes < 6.0f ? 0.6f * codes / 9.0f : 0.1f;
-  return codes + spread * static_cast<float>(start - kStarts / 2);
+// The stored scales next to the best one, where their steps are coarse beside those of the codes.
+PACKSTONE_ALWAYS_INLINE void try_neighbours(const FitData& data, const LinearRules& rules,
+                                            const Moments& sums, GroupFit& best) {
+  if (rules.scale == FitRounding::kFree || rules.scale == FitRounding::kF32) return;
+  const float step = rules.scale == FitRounding::kF16 ? 0x1p-11f : 0x1p-8f;
+  const Position from{best.scale, best.offset, best.center};
+  for (const float factor : {1 - 2 * step, 1 - step, 1 + step, 1 + 2 * step}) {
+    Position at = from;
+    at.scale = round_stored(rules.scale, from.scale * factor);
+    if (at.scale == from.scale) continue;
+    Pass pass = linear_pass(data, rules, at);
+    if (rules.has_offset && sums.weight > 0) {
+      at.offset = (sums.value - at.scale * pass.level) / sums.weight;
+      if (rules.offset_not_positive) at.offset = std::min(at.offset, 0.0f);
+      at.offset = round_stored(rules.offset, at.offset);
+      pass = linear_pass(data, rules, at);
+    }
+    take(best, at.scale, at.offset, at.center, pass);
+  }
 }
+
+// The parts of a step by which a start cuts an end of the range off.
+constexpr float kCuts[] = {-0.4f, 0.0f, 0.6f, 1.2f, 2.0f};
+constexpr float kFewCuts[] = {-0.4f, 0.0f, 0.4f, 0.8f, 1.2f};  // with few codes
 
 PACKSTONE_CLONES
 void fit_affine(const FitData& data, const LinearRules& rules, GroupFit& best) {
   const Moments sums = moments(data);
   const float low = rules.offset_not_positive ? std::min(data.low, 0.0f) : data.low;
   const float range = std::max(data.high, low) - low;
-  if (!(range > 0)) {
-    descend_linear(data, rules, sums, 0.0f, low, 0.0f, best);
-    return;
-  }
-  for (int start = 0; start < kStarts; ++start) {
-    const float codes = start_codes(rules.code_max, start);
-    const float scale = range / codes;
-    // A step below the full one clips both ends alike.
-    const float offset = low + 0.5f * (range - scale * rules.code_max);
-    descend_linear(data, rules, sums, scale,
-                   rules.offset_not_positive ? std::min(offset, 0.0f) : offset, 0.0f, best);
-  }
+  // All values alike: the offset.
+  Position flat{0, sums.weight > 0 ? sums.value / sums.weight : low, 0};
+  if (rules.offset_not_positive) flat.offset = std::min(flat.offset, 0.0f);
+  flat.offset = round_stored(rules.offset, flat.offset);
+  take(best, flat.scale, flat.offset, 0, linear_pass(data, rules, flat));
+  if (!(range > 0)) return;
+  const float step = range / rules.code_max;
+  const auto& cuts = rules.code_max < 6 ? kFewCuts : kCuts;
+  for (const float low_cut : cuts)
+    for (const float high_cut : cuts) {
+      const float scale = step * (1 - (low_cut + high_cut) / rules.code_max);
+      try_start(data, rules, sums, {scale, low + low_cut * step, 0}, best);
+    }
+  descend(data, rules, sums, best);
+  try_neighbours(data, rules, sums, best);
+}
+
+// Starts of a search for the scale alone: the range over code_max + d for these d, in parts of the
+// code range where it is short, and multiples of the root mean square at the last code.
+constexpr int kStarts = 19;
+constexpr float kSpans[] = {1.1f, 1.5f, 2.0f, 2.5f, 3.0f};
+PACKSTONE_ALWAYS_INLINE float start_codes(float codes, int start) {
+  const float spread = codes < 6.0f ? 0.6f * codes / 9.0f : 0.1f;
+  return codes + spread * static_cast<float>(start - kStarts / 2);
 }
 
 PACKSTONE_CLONES
@@ -194,40 +247,58 @@ void fit_with_zero(const FitData& data, const LinearRules& rules, GroupFit& best
     const float zero = std::rint(-low / scale);
     for (float center = zero - 1; center <= zero + 1; center += 1)
       if (center >= 0 && center <= rules.center_max)
-        descend_linear(data, rules, sums, scale, kNoOffset, center, best);
+        try_start(data, rules, sums, {scale, kNoOffset, center}, best);
   }
+  descend(data, rules, sums, best);
+  try_neighbours(data, rules, sums, best);
 }
 
 PACKSTONE_CLONES
 void fit_symmetric(const FitData& data, const LinearRules& rules, GroupFit& best) {
   const Moments sums = moments(data);
   const float below = rules.center, above = rules.code_max - rules.center;
+  const float rms = sums.weight > 0 ? std::sqrt(sums.square / sums.weight) : 0.0f;
+  GroupFit overall = best;
   for (int sign = 1; sign >= (rules.negative_scales ? -1 : 1); sign -= 2) {
     const float high = sign > 0 ? data.high : -data.low;
     const float low = sign > 0 ? data.low : -data.high;
     // The step that holds both ends.
     const float full = std::max(above > 0 ? high / above : 0, below > 0 ? -low / below : 0);
     if (!(full > 0)) continue;
-    for (int start = 0; start < kStarts; ++start) {
-      const float scale = full * rules.code_max / start_codes(rules.code_max, start);
-      descend_linear(data, rules, sums, static_cast<float>(sign) * scale, kNoOffset, rules.center,
-                     best);
-    }
+    best.error = std::numeric_limits<float>::infinity();
+    const auto start = [&](float scale) __attribute__((always_inline)) {
+      try_start(data, rules, sums, {static_cast<float>(sign) * scale, kNoOffset, rules.center},
+                best);
+    };
+    for (int i = 0; i < kStarts; ++i) start(full * rules.code_max / start_codes(rules.code_max, i));
+    for (const float span : kSpans) start(span * rms / std::max(above, below));
+    descend(data, rules, sums, best);
+    try_neighbours(data, rules, sums, best);
+    if (best.error < overall.error) overall = best;
   }
+  best = overall;
 }
 
 PACKSTONE_CLONES
 void fit_table_from(const FitData& data, const TableRules& rules, float full, GroupFit& best) {
+  GroupFit here = best;
+  here.error = std::numeric_limits<float>::infinity();
+  const auto next = [&](const Pass& pass) __attribute__((always_inline)) {
+    return round_stored(rules.scale, pass.product / pass.level2);
+  };
   for (int start = 0; start < kStarts; ++start) {
-    float scale = full * (0.62f + 0.03f * static_cast<float>(start));
-    for (int i = 0; i < 2; ++i) {
-      scale = round_stored(rules.scale, scale);
-      const Pass pass = table_pass(data, rules, scale);
-      if (!take(best, scale, kNoOffset, 0, pass) && i > 0) break;
-      if (!(pass.level2 > 0)) break;
-      scale = pass.product / pass.level2;
-    }
+    const Pass pass = table_pass(data, rules, full * (0.4f + 0.045f * static_cast<float>(start)));
+    if (!(pass.level2 > 0)) continue;
+    const float scale = next(pass);
+    take(here, scale, kNoOffset, 0, table_pass(data, rules, scale));
   }
+  for (int i = 0; i < 8 && std::isfinite(here.error); ++i) {
+    const Pass pass = table_pass(data, rules, here.scale);
+    if (!(pass.level2 > 0)) break;
+    const float scale = next(pass);
+    if (!take(here, scale, kNoOffset, 0, table_pass(data, rules, scale))) break;
+  }
+  if (here.error < best.error) best = here;
 }
 
 constexpr GroupFit nothing_yet() {

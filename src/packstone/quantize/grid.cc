@@ -183,7 +183,7 @@ RawParams Grid::stored(const GroupFit& fit) const {
 
 // A scale that is one of a list (E8M0, E4M3): the neighbours of the free one.
 void Grid::fit_coded(const FitData& data, RawParams& raw) const {
-  constexpr std::size_t kNeighbours = 2;
+  constexpr std::size_t kNeighbours = 4;
   const GroupFit free = fit_group(data);
   const std::size_t at = scale_.nearest(free.scale);
   const std::size_t first = at < kNeighbours ? 0 : at - kNeighbours;
@@ -197,76 +197,98 @@ void Grid::fit_coded(const FitData& data, RawParams& raw) const {
   raw.pattern[scale_.which] = scale_.pattern[chosen];
 }
 
-// The super-scale d, rounded to half precision, with which d * number is nearest to the values,
-// weighted by cost; leaves its pattern in raw and returns it.
-float Grid::fit_super(std::span<const float> values, std::span<const float> costs,
-                      const Coded& coded, RawParams& raw, int which_super) const {
+// Super-scales d, rounded to half precision, with which d * number is near the values, weighted by
+// cost: the nearest first.
+std::vector<float> Grid::super_scales(std::span<const float> values, std::span<const float> costs,
+                                      const Coded& coded, std::size_t count) const {
   constexpr int kSteps = 24;
   float extreme = 0;
   for (const float value : values)
     if (std::abs(value) > std::abs(extreme)) extreme = value;
-  float best = 0, best_error = -1;
+  std::vector<std::pair<double, float>> found;
+  const auto try_scale = [&](float d) {
+    double error = 0, dot = 0, square = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double number = d == 0 ? 0 : coded.number[coded.nearest(values[i] / d)];
+      const double rest = static_cast<double>(values[i]) - static_cast<double>(d) * number;
+      error += costs[i] * rest * rest;
+      dot += static_cast<double>(costs[i]) * values[i] * number;
+      square += static_cast<double>(costs[i]) * number * number;
+    }
+    found.emplace_back(error, d);
+    return square > 0 ? fit_round(FitRounding::kF16, static_cast<float>(dot / square)) : d;
+  };
   for (const float end : {coded.number.front(), coded.number.back()}) {
     if (end == 0 || extreme == 0) continue;
     for (int step = 0; step < kSteps; ++step) {
       const float reach = end * (1.04f - 0.015f * static_cast<float>(step));
-      float d = fit_round(FitRounding::kF16, extreme / reach);
-      for (int pass = 0; pass < 2; ++pass) {
-        double error = 0, dot = 0, square = 0;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          const float number = d == 0 ? 0 : coded.number[coded.nearest(values[i] / d)];
-          const double rest = static_cast<double>(values[i]) - static_cast<double>(d) * number;
-          error += costs[i] * rest * rest;
-          dot += static_cast<double>(costs[i]) * values[i] * number;
-          square += static_cast<double>(costs[i]) * number * number;
-        }
-        if (best_error < 0 || error < best_error) best_error = static_cast<float>(error), best = d;
-        if (!(square > 0)) break;
-        d = fit_round(FitRounding::kF16, static_cast<float>(dot / square));
-      }
+      try_scale(try_scale(fit_round(FitRounding::kF16, extreme / reach)));
     }
   }
-  raw.pattern[which_super] = float_to_half(best);
+  std::ranges::sort(found);
+  std::vector<float> chosen;
+  for (const auto& [error, d] : found)
+    if (chosen.size() < count && std::ranges::find(chosen, d) == chosen.end()) chosen.push_back(d);
+  if (chosen.empty()) chosen.push_back(0);
+  return chosen;
+}
+
+// The codes of a group around the nearest ones to its free fit, with the stored super-scales;
+// returns the error.
+float Grid::fit_codes(const FitData& data, const GroupFit& free, float d, float d_offset,
+                      RawParams& raw) const {
+  const auto around = [](const Coded& coded, float value) {
+    const std::size_t at = coded.nearest(value);
+    return std::pair(at < 1 ? 0 : at - 1, std::min(at + 1, coded.number.size() - 1));
+  };
+  const auto [low, high] = around(scale_, d == 0 ? 0 : free.scale / d);
+  const auto [offset_low, offset_high] =
+      offset_.which < 0 ? std::pair<std::size_t, std::size_t>{0, 0}
+                        : around(offset_, d_offset == 0 ? 0 : free.offset / d_offset);
+  float best = -1;
+  for (std::size_t i = low; i <= high; ++i)
+    for (std::size_t j = offset_low; j <= offset_high; ++j) {
+      const float offset = offset_.which < 0 ? kNoOffset : d_offset * offset_.number[j];
+      const float error = group_error(data, d * scale_.number[i], offset, linear_.center);
+      if (best >= 0 && !(error < best)) continue;
+      best = error;
+      raw.pattern[scale_.which] = scale_.pattern[i];
+      if (offset_.which >= 0) raw.pattern[offset_.which] = offset_.pattern[j];
+    }
   return best;
 }
 
-// Groups of a super-block: each as if alone, then the super-scales, then every group's codes around
-// the nearest ones, with the stored super-scales.
+// Groups of a super-block: each as if alone, then the super-scales and every group's codes: of the
+// super-scales nearest to the free scales those with the least error of the values.
 void Grid::fit_nested(std::span<const FitData> data, std::span<RawParams> raw) const {
+  constexpr std::size_t kTried = 4;
   std::vector<float> scales, offsets, scale_costs, offset_costs;
+  std::vector<GroupFit> fits;
   for (const FitData& group : data) {
-    const GroupFit fit = fit_group(group);
+    const GroupFit fit = fits.emplace_back(fit_group(group));
     scales.push_back(fit.scale);
     offsets.push_back(fit.offset);
     scale_costs.push_back(std::max(fit.level2, 1e-30f));
     offset_costs.push_back(
         std::max(std::accumulate(group.weight, group.weight + group.count, 0.0f), 1e-30f));
   }
-  RawParams shared;
-  const float d = fit_super(scales, scale_costs, scale_, shared, super_scale_);
-  const float d_offset =
-      offset_.which < 0 ? 0 : fit_super(offsets, offset_costs, offset_, shared, super_offset_);
-  const auto around = [](const Coded& coded, float value) {
-    const std::size_t at = coded.nearest(value);
-    return std::pair(at < 1 ? 0 : at - 1, std::min(at + 1, coded.number.size() - 1));
-  };
-  for (std::size_t g = 0; g < data.size(); ++g) {
-    const auto [low, high] = around(scale_, d == 0 ? 0 : scales[g] / d);
-    const auto [offset_low, offset_high] =
-        offset_.which < 0 ? std::pair<std::size_t, std::size_t>{0, 0}
-                          : around(offset_, d_offset == 0 ? 0 : offsets[g] / d_offset);
-    float best = -1;
-    raw[g] = shared;
-    for (std::size_t i = low; i <= high; ++i)
-      for (std::size_t j = offset_low; j <= offset_high; ++j) {
-        const float offset = offset_.which < 0 ? kNoOffset : d_offset * offset_.number[j];
-        const float error = group_error(data[g], d * scale_.number[i], offset, linear_.center);
-        if (best >= 0 && !(error < best)) continue;
-        best = error;
-        raw[g].pattern[scale_.which] = scale_.pattern[i];
-        if (offset_.which >= 0) raw[g].pattern[offset_.which] = offset_.pattern[j];
+  const std::vector<float> tried = super_scales(scales, scale_costs, scale_, kTried);
+  const std::vector<float> offsets_tried =
+      offset_.which < 0 ? std::vector<float>{0} : super_scales(offsets, offset_costs, offset_, 2);
+  std::vector<RawParams> attempt(raw.size());
+  double best = -1;
+  for (const float d : tried)
+    for (const float d_offset : offsets_tried) {
+      double error = 0;
+      for (std::size_t g = 0; g < data.size(); ++g) {
+        attempt[g].pattern[super_scale_] = float_to_half(d);
+        if (super_offset_ >= 0) attempt[g].pattern[super_offset_] = float_to_half(d_offset);
+        error += fit_codes(data[g], fits[g], d, d_offset, attempt[g]);
       }
-  }
+      if (best >= 0 && !(error < best)) continue;
+      best = error;
+      std::ranges::copy(attempt, raw.begin());
+    }
 }
 
 void Grid::fit(std::span<const float> x, std::span<const float> weight,

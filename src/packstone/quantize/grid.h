@@ -80,8 +80,10 @@ class Grid {
   RawParams stored(const GroupFit& fit) const;
   void fit_coded(const FitData& data, RawParams& raw) const;
   void fit_nested(std::span<const FitData> data, std::span<RawParams> raw) const;
-  float fit_super(std::span<const float> values, std::span<const float> costs, const Coded& coded,
-                  RawParams& raw, int which_super) const;
+  float fit_codes(const FitData& data, const GroupFit& free, float d, float d_offset,
+                  RawParams& raw) const;
+  std::vector<float> super_scales(std::span<const float> values, std::span<const float> costs,
+                                  const Coded& coded, std::size_t count) const;
 
   FormatId id_{};
   FormatParams params_;
