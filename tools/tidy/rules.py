@@ -11,6 +11,8 @@ from arrows import (
     FILE_BYTES_MAX,
     FILE_LINES_MAX,
     FUNCTION_LINES_MAX,
+    LARGE_FILES,
+    QUOTED_TEXT,
 )
 from source import Violation, functions, is_code
 
@@ -376,14 +378,14 @@ def ascii_only(tree):
 
 
 def file_size(tree):
-    """No file over 1 MB."""
-    return [
-        Violation(
-            p, 1, f"{tree.size(p):,} bytes, at most {FILE_BYTES_MAX:,}; make it with a script"
-        )
-        for p in tree.paths
-        if tree.size(p) > FILE_BYTES_MAX
-    ]
+    """No file over 1 MB but those of LARGE_FILES."""
+    found = []
+    for path in tree.paths:
+        limit = LARGE_FILES.get(path, FILE_BYTES_MAX)
+        if tree.size(path) > limit:
+            message = f"{tree.size(path):,} bytes, at most {limit:,}; make it with a script"
+            found.append(Violation(path, 1, message))
+    return found
 
 
 MACHINE = re.compile(r"(?<![\w.$}])/(?:wo" + r"rk|ro" + r"ot|ho" + r"me)/[\w.]")
@@ -400,9 +402,11 @@ HOSTS = re.compile(
 
 
 def machine_paths(tree):
-    """No paths of one machine, no host names of package registries."""
+    """No paths of one machine, no host names of package registries; not in text of others."""
     found = []
     for path in tree.paths:
+        if path in QUOTED_TEXT:
+            continue
         if not (is_code(path) or path.endswith((".md", ".json", ".txt", ".toml", ".yml"))):
             continue
         for number, line in enumerate(tree.lines(path), 1):

@@ -136,6 +136,9 @@ class Sizes(unittest.TestCase):
     def test_file_size(self):
         files = {"tests/a.bin": "x" * (1 << 20), "tests/b.bin": "x" * ((1 << 20) + 1)}
         self.assertEqual(found(rules.file_size, files), [("tests/b.bin", 1)])
+        large = "models/packstone-17m/model.safetensors"
+        self.assertEqual(found(rules.file_size, {large: "x" * ((1 << 20) + 1)}), [])
+        self.assertEqual(found(rules.file_size, {large: "x" * 40_000_001}), [(large, 1)])
 
 
 class Banned(unittest.TestCase):
@@ -190,6 +193,7 @@ class Text(unittest.TestCase):
             "tools/a.py": "open('/wo" + "rk/x')\n",
             "docs/a.md": "see /ro" + "ot/x\nand py" + "pi.org\n",
             "tools/b.py": "open('tests/work/x', '$HOME/root/y')\n",
+            "models/packstone-17m/heldout.txt": "see /ro" + "ot/x\n",
         }
         self.assertEqual(
             found(rules.machine_paths, files),
