@@ -7,8 +7,10 @@
 namespace packstone {
 namespace {
 
-// Columns at a time, so that a block of 64 rows stays in the second cache.
-constexpr std::int64_t kBlockCols = 1024;
+// Columns at a time, so that a block of 64 rows stays in the first cache.
+constexpr std::int64_t kBlockCols = 512;
+// Beyond a row of a block, so that the rows' lines are spread over all sets of a cache.
+constexpr std::int64_t kRowGap = 64;
 
 std::int64_t block_cols(FormatId source, FormatId target, std::int64_t cols) {
   const bool whole = kBlockCols % format_ops(source).tile_cols == 0 &&
@@ -43,7 +45,7 @@ CodeMover::CodeMover(const PackedWeight& source, OwnedWeight& target,
       group_cols_(std::max<std::int64_t>(group_cols, 1)),
       block_cols_(block_cols(source.id(), target.id, source.shape().cols)),
       groups_(static_cast<std::size_t>(ceil_div(source.shape().cols, group_cols_))),
-      codes_(static_cast<std::size_t>(kPackUnitRows * block_cols_)),
+      codes_(static_cast<std::size_t>(kPackUnitRows * (block_cols_ + kRowGap))),
       shifts_(static_cast<std::size_t>(kPackUnitRows) * groups_),
       stored_group_(stored_groups(source)) {}
 
@@ -58,7 +60,8 @@ void CodeMover::move(std::int64_t begin, std::int64_t end, std::span<const std::
   const MutablePlanes bytes{planes.data(), target_.shape, target_.params};
   const std::int64_t cols = target_.shape.cols;
   for (std::int64_t col = 0; col < cols; col += block_cols_) {
-    const CodeBlock block{begin, end - begin, col, std::min(block_cols_, cols - col), block_cols_};
+    const CodeBlock block{begin, end - begin, col, std::min(block_cols_, cols - col),
+                          block_cols_ + kRowGap};
     read(block, order);
     change(block);
     format_ops(target_.id).write_code_bytes(bytes, block, codes_.data());

@@ -2,35 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 
 #include "packstone/transcode/code_mover.h"
+#include "packstone/transcode/plain_numbers.h"
 
 namespace packstone {
 namespace {
-
-// half_to_float without a branch: subnormal numbers are a difference of normal ones.
-float half_number(std::uint32_t pattern) {
-  const std::uint32_t magnitude = (pattern & 0x7FFFu) << 13;
-  const std::uint32_t exponent = magnitude & 0x0F800000u;
-  const std::uint32_t normal = magnitude + (112u << 23);
-  const auto small =
-      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude + (113u << 23)) - 0x1p-14f);
-  const std::uint32_t bits = exponent == 0x0F800000u ? normal + (112u << 23)
-                             : exponent == 0         ? small
-                                                     : normal;
-  return std::bit_cast<float>(bits | (pattern & 0x8000u) << 16);
-}
-
-void decode_all(ParamCoding coding, std::span<const std::uint32_t> patterns, float* numbers) {
-  const std::size_t count = patterns.size();
-  if (coding == ParamCoding::kF16)
-    for (std::size_t i = 0; i < count; ++i) numbers[i] = half_number(patterns[i]);
-  else if (coding == ParamCoding::kF32)
-    for (std::size_t i = 0; i < count; ++i) numbers[i] = std::bit_cast<float>(patterns[i]);
-  else
-    for (std::size_t i = 0; i < count; ++i) numbers[i] = std::bit_cast<float>(patterns[i] << 16);
-}
 
 // Bits that are all set in the patterns of infinities and NaNs, and in no others.
 std::uint32_t nonfinite_bits(ParamCoding coding) {
@@ -44,12 +21,6 @@ std::uint32_t nonfinite_bits(ParamCoding coding) {
     default:
       return 0x7F80u;
   }
-}
-
-bool any_set(std::span<const std::uint32_t> patterns, std::uint32_t bits) {
-  std::uint32_t any = 0;
-  for (const std::uint32_t pattern : patterns) any |= (pattern & bits) == bits;
-  return any != 0;
 }
 
 FloatType float_of(ParamCoding coding) {
@@ -78,6 +49,7 @@ PlainMove::PlainMove(const PackedWeight& source, FormatId target,
     patterns->resize(most);
   numbers_.resize(most);
   offset_numbers_.resize(offsets_ ? most : 0);
+  sign_codes_.resize(offsets_ ? most : 0);
   bad_.resize(most);
   plain_.resize(static_cast<std::size_t>(kRowsMax));
 }
@@ -153,18 +125,17 @@ void PlainMove::load(std::span<const std::int64_t> rows) {
   std::ranges::fill(plain_, std::uint8_t{1});
   if (count_ == 0) return;
   read(here.scale, scale_);
-  any_nonfinite_ =
-      any_set(std::span(scale_).first(count_), nonfinite_bits(coding(from_, here.scale)));
+  any_nonfinite_ = any_set(scale_.data(), count_, nonfinite_bits(coding(from_, here.scale)));
   if (here.offset >= 0) {
     read(here.offset, offset_);
-    any_nonfinite_ = any_nonfinite_ || any_set(std::span(offset_).first(count_),
-                                               nonfinite_bits(coding(from_, here.offset)));
+    any_nonfinite_ = any_nonfinite_ ||
+                     any_set(offset_.data(), count_, nonfinite_bits(coding(from_, here.offset)));
   }
   if (here.zero >= 0 && (offsets_ || may_miss_zero_)) {
     read(here.zero, zero_);
     if (may_miss_zero_) check_zeros();
   }
-  if (offsets_) make_offsets();
+  if (offsets_) find_offsets();
 }
 
 void PlainMove::check_zeros() {
@@ -176,34 +147,24 @@ void PlainMove::check_zeros() {
   if (any != 0) reject_bad();
 }
 
-// scale * (code - center) becomes scale * code + (-center * scale). Nothing is rounded where the
-// scale is normal, ends in as many zeros as codes and centers have bits together, and is far from
-// the largest number; the way back then finds the center, and only the code of zero can change, its
-// sign where the scale is negative.
-void PlainMove::make_offsets() {
+// scale * (code - center) becomes scale * code + (-center * scale). Where nothing is rounded the
+// way back finds the center, and only the code of zero can change: its sign where the scale is
+// negative. With center 0 the formulas are the same for any scale.
+void PlainMove::find_offsets() {
   const PlainParams& here = from_.ops->plain;
-  decode_all(coding(from_, here.scale), std::span(scale_).first(count_), numbers_.data());
-  const std::uint32_t end_bits = (1u << level_bits_) - 1;
-  const std::uint32_t exponents = 254u - static_cast<std::uint32_t>(level_bits_);
+  decode_numbers(coding(from_, here.scale), scale_.data(), count_, numbers_.data());
   if (here.zero < 0) std::fill_n(zero_.begin(), count_, static_cast<std::uint32_t>(here.center));
-  std::uint32_t any = 0;
-  for (std::size_t i = 0; i < count_; ++i) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(numbers_[i]);
-    const std::uint32_t bad = static_cast<std::uint32_t>((bits & end_bits) != 0) |
-                              static_cast<std::uint32_t>((bits >> 23 & 255u) - 1u >= exponents) |
-                              static_cast<std::uint32_t>(zero_[i] == 0);
-    offset_numbers_[i] = numbers_[i] * -static_cast<float>(static_cast<std::int32_t>(zero_[i]));
-    bad_[i] = static_cast<std::uint8_t>(bad);
-    any |= bad;
-  }
-  if (any != 0) reject_bad();
+  const std::uint32_t code_max = (1u << from_.info->code_bits) - 1;
+  if (make_offsets({numbers_.data(), zero_.data(), count_, level_bits_, code_max,
+                    offset_numbers_.data(), bad_.data(), sign_codes_.data()}))
+    reject_bad();
 }
 
 // Rows with a bad group are not plain.
 void PlainMove::reject_bad() {
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     const auto groups = std::span(bad_).subspan(row * groups_, groups_);
-    if (std::ranges::any_of(groups, [](std::uint8_t bad) { return bad != 0; })) plain_[row] = 0;
+    if (std::ranges::any_of(groups, [](std::uint32_t bad) { return bad != 0; })) plain_[row] = 0;
   }
 }
 
@@ -213,9 +174,7 @@ void PlainMove::fit(std::size_t index) {
   if (count_ == 0) return;
   made_[there.scale] = moved_number(here.scale, scale_, target, there.scale, made_scale_);
   if (offsets_) {
-    std::swap(numbers_, offset_numbers_);
-    encode(coding(target, there.offset), made_offset_);
-    std::swap(numbers_, offset_numbers_);
+    encode(coding(target, there.offset), offset_numbers_, made_offset_);
     made_[there.offset] = made_offset_.data();
   } else if (there.offset >= 0) {
     made_[there.offset] = moved_number(here.offset, offset_, target, there.offset, made_offset_);
@@ -234,35 +193,17 @@ const std::uint32_t* PlainMove::moved_number(int from, const std::vector<std::ui
                                              std::vector<std::uint32_t>& made) {
   const ParamCoding mine = coding(from_, from), its = coding(target, to);
   if (mine == its) return patterns.data();
-  decode_all(mine, std::span(patterns).first(count_), numbers_.data());
-  encode(its, made);
+  decode_numbers(mine, patterns.data(), count_, numbers_.data());
+  encode(its, numbers_, made);
   return made.data();
 }
 
-// encode_float_exact of all numbers_; the normal numbers of a type without a branch.
-void PlainMove::encode(ParamCoding coding, std::vector<std::uint32_t>& made) {
-  const auto bits_of = [&](std::size_t i) { return std::bit_cast<std::uint32_t>(numbers_[i]); };
-  if (coding == ParamCoding::kF32) {
-    for (std::size_t i = 0; i < count_; ++i) made[i] = bits_of(i);
-    return;
-  }
-  const bool half = coding == ParamCoding::kF16;
-  const std::uint32_t end_bits = half ? 0x1FFFu : 0xFFFFu;
-  const std::uint32_t least = half ? 113u : 1u, exponents = half ? 30u : 254u;
-  std::uint32_t any = 0;
-  for (std::size_t i = 0; i < count_; ++i) {
-    const std::uint32_t bits = bits_of(i);
-    const std::uint32_t bad = static_cast<std::uint32_t>((bits & end_bits) != 0) |
-                              static_cast<std::uint32_t>((bits >> 23 & 255u) - least >= exponents);
-    const std::uint32_t short_half =
-        (bits >> 16 & 0x8000u) | ((bits >> 13 & 0x3FFFFu) - (112u << 10));
-    made[i] = half ? short_half : bits >> 16;
-    bad_[i] = static_cast<std::uint8_t>(bad);
-    any |= bad;
-  }
-  if (any == 0) return;
+// encode_float_exact of all numbers.
+void PlainMove::encode(ParamCoding coding, const std::vector<float>& numbers,
+                       std::vector<std::uint32_t>& made) {
+  if (!encode_normal(coding, numbers.data(), count_, made.data(), bad_.data())) return;
   for (std::size_t i = 0; i < count_; ++i)
-    if (bad_[i] != 0) bad_[i] = encode_float_exact(float_of(coding), numbers_[i], made[i]) ? 0 : 1;
+    if (bad_[i] != 0) bad_[i] = encode_float_exact(float_of(coding), numbers[i], made[i]) ? 0 : 1;
   reject_bad();
 }
 
@@ -283,18 +224,8 @@ std::int64_t PlainMove::nonfinite(std::size_t row, std::int64_t& first) const {
   return count;
 }
 
-bool PlainMove::sign_codes(std::size_t row, std::span<SignCode> codes) const {
-  if (!offsets_) return false;
-  const std::uint32_t code_max = (1u << from_.info->code_bits) - 1;
-  SignCode any = kNoSignCode;
-  for (std::size_t group = 0; group < groups_; ++group) {
-    const std::size_t at = row * groups_ + group;
-    const bool negative = std::bit_cast<std::uint32_t>(numbers_[at]) >> 31 != 0;
-    codes[group] =
-        negative && zero_[at] <= code_max ? static_cast<SignCode>(zero_[at]) : kNoSignCode;
-    any = std::max(any, codes[group]);
-  }
-  return any != kNoSignCode;
+std::span<const SignCode> PlainMove::sign_codes(std::size_t row) const {
+  return std::span(sign_codes_).subspan(row * groups_, groups_);
 }
 
 void PlainMove::store(const MutablePlanes& target, std::int64_t row) const {

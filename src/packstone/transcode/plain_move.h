@@ -14,8 +14,8 @@
 
 namespace packstone {
 
-// Per group of a row: the code whose zero changes its sign, or kNoSignCode.
-using SignCode = std::int16_t;
+// Per group of a row: the code of the zero that changes its sign, or kNoSignCode.
+using SignCode = std::int32_t;
 inline constexpr SignCode kNoSignCode = -1;
 
 // The scratch of one worker.
@@ -46,9 +46,9 @@ class PlainMove {
 
   // Groups of loaded row `row` with a scale or offset that is not finite; sets the first of them.
   std::int64_t nonfinite(std::size_t row, std::int64_t& first) const;
-  // Of loaded row `row`, which is plain: the code of each group that stands for -0 and becomes +0.
-  // False where no group has one.
-  bool sign_codes(std::size_t row, std::span<SignCode> codes) const;
+  // Of loaded row `row`, which is plain, where changes_signs(): the code of each group that stands
+  // for -0 and becomes +0.
+  std::span<const SignCode> sign_codes(std::size_t row) const;
 
   // Writes the patterns last made of plain rows, the first loaded row at `row` of the target.
   void store(const MutablePlanes& target, std::int64_t row) const;
@@ -65,10 +65,11 @@ class PlainMove {
   bool always_fits(int from, int to) const;
   void read(int which, std::vector<std::uint32_t>& patterns);
   void check_zeros();
-  void make_offsets();
+  void find_offsets();
   const std::uint32_t* moved_number(int from, const std::vector<std::uint32_t>& patterns,
                                     const Side& target, int to, std::vector<std::uint32_t>& made);
-  void encode(ParamCoding coding, std::vector<std::uint32_t>& made);
+  void encode(ParamCoding coding, const std::vector<float>& numbers,
+              std::vector<std::uint32_t>& made);
   void reject_bad();
 
   const PackedWeight& source_;
@@ -84,7 +85,9 @@ class PlainMove {
   std::vector<float> numbers_, offset_numbers_;
   std::vector<std::uint32_t> made_scale_, made_offset_;
   const std::uint32_t* made_[kParamsMax] = {};  // patterns of the target
-  std::vector<std::uint8_t> bad_, plain_;
+  std::vector<SignCode> sign_codes_;
+  std::vector<std::uint32_t> bad_;
+  std::vector<std::uint8_t> plain_;
 };
 
 }  // namespace packstone

@@ -234,7 +234,6 @@ void plan_plain_rows(MovePlanner& planner, std::span<const RowAt> rows,
   PlainMove& plain = *planner.plain;
   std::vector<std::int64_t> stored;
   for (const RowAt& at : rows) stored.push_back(at.stored);
-  std::vector<SignCode> signs(planner.zero_signs ? plain.groups() : 0);
   const std::int64_t width = planner.map.source_side().group_cols;
   for (std::size_t begin = 0; begin < rows.size(); begin += PlainMove::kRowsMax) {
     const auto chunk =
@@ -252,8 +251,7 @@ void plan_plain_rows(MovePlanner& planner, std::span<const RowAt> rows,
         summary.nonfinite += count;
         summary.first_nonfinite = std::min(summary.first_nonfinite, {chunk[r].row, first * width});
       }
-      if (planner.zero_signs && plain.sign_codes(r, signs))
-        std::ranges::copy(signs, planner.zero_signs->row(begin + r).begin());
+      if (planner.zero_signs) planner.zero_signs->set(begin + r, plain.sign_codes(r));
     }
   }
   if (!planner.zero_signs) return;

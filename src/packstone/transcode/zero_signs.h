@@ -15,8 +15,8 @@ class ZeroSigns {
   // `groups`: of a row. The source's codes must fit bytes.
   ZeroSigns(const PackedWeight& source, std::size_t groups);
 
-  // The sign codes of row `index` of the next block, to be set; of a new block there are none.
-  std::span<SignCode> row(std::size_t index);
+  // Sets the sign codes of row `index` of the next block; rows that are not set have none.
+  void set(std::size_t index, std::span<const SignCode> codes);
 
   struct Count {
     std::int64_t zeros = 0;
@@ -28,7 +28,8 @@ class ZeroSigns {
 
  private:
   void read(std::span<const std::int64_t> rows, std::int64_t col, std::int64_t cols);
-  void count_row(std::size_t row, std::int64_t col, std::int64_t cols, Count& count) const;
+  std::int64_t count_row(std::size_t row, std::int64_t col, std::int64_t cols) const;
+  std::int64_t first_in_row(std::size_t row, std::int64_t col, std::int64_t cols) const;
 
   const PackedWeight& source_;
   std::size_t groups_;
