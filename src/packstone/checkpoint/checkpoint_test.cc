@@ -222,8 +222,7 @@ TEST(CheckpointTest, OtherDialectsAreDescribed) {
   EXPECT_EQ(checkpoint->unsupported[0].bytes, 24'576u + 1024u);
   EXPECT_EQ(checkpoint->unsupported[0].shape.size(), 2u);
   tiny::Folder broken = made;
-  broken.config["quantization_config"]["quant_method"] = "gptq";
-  broken.config["quantization_config"]["bits"] = 4;
+  broken.config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
   expect_refused(broken, ErrorCode::kCorruptData, {"q_proj.trellis", "gptq"});
   broken = made;
   broken.erase(modules[0] + ".trellis");

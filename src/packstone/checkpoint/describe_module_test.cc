@@ -106,7 +106,8 @@ TEST(DescribeModuleTest, Exl3ConfigAgainstTensors) {
   expect_refused(made, ErrorCode::kCorruptData, {"gptq", "exl3"});
 }
 
-// CFG-09: an unknown codebook or layout mark is refused by its path, before any tensor is looked at.
+// CFG-09: an unknown codebook or layout mark is refused by its path, before any tensor is looked
+// at.
 TEST(DescribeModuleTest, Cfg09Exl3UnknownMarks) {
   for (const auto& [key, value] : {std::pair("codebook", "spiral"), {"format", "exl3_tiled"}}) {
     tiny::Folder made = tiny::exl3_folder();

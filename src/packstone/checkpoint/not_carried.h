@@ -15,9 +15,9 @@ namespace packstone {
 using WrittenCompanions = std::map<std::string, std::vector<std::byte>, std::less<>>;
 
 // list_stored_rest(source, tensors, written, report): the stored tensors that no output tensor
-// stands for: those without a rule, companions of packed modules (activation scales, shapes, states,
-// tables) that the output does not write with the same bytes, and group numbers where the target
-// has no plane for them.
+// stands for: those without a rule, companions of packed modules (activation scales, shapes,
+// states, tables) that the output does not write with the same bytes, and group numbers where the
+// target has no plane for them.
 void list_stored_rest(const Checkpoint& source, const std::vector<OutputTensor>& tensors,
                       const WrittenCompanions& written, MetadataReport& report);
 

@@ -166,8 +166,8 @@ TEST_F(Conversion, D44_PackedNamesTheModelDoesNotHave) {
     }
 }
 
-// There is no lossy fallback to opt into by accident: a refusal names the command that is lossy, and
-// nothing is written.
+// There is no lossy fallback to opt into by accident: a refusal names the command that is lossy,
+// and nothing is written.
 TEST_F(Conversion, D45_NoLossyFallbackForGptqAndAwq) {
   for (const auto& [layout, group] : {std::pair("gptq", 64), {"awq-gemm", 64}, {"gptq", 256}}) {
     write("model", tiny::packed_folder(layout, 4, group));

@@ -1,5 +1,5 @@
-// The known faults of packing, zero points, groups, shards and conversion state, each tried on files
-// that the program reads and converts.
+// The known faults of packing, zero points, groups, shards and conversion state, each tried on
+// files that the program reads and converts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
