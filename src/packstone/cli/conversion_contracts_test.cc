@@ -87,8 +87,8 @@ TEST_F(Conversion, D41_PackedWeightsRunWhereTheyLie) {
   for (const Known& known : known_layouts()) {
     SCOPED_TRACE(known.layout);
     write("model", tiny::packed_folder(known.layout, known.bits, known.group));
-    const Called called = call(
-        {"eval", "logits", path("model"), "--tokens", path("tokens.json"), "--out", path("x.npy")});
+    const Called called = call({"eval", "logits", path("model"), "--tokens", path("tokens.json"),
+                                "--out", path("x.npy"), "--force"});
     EXPECT_EQ(called.code, 0) << called.err;
   }
   write("exl3", tiny::exl3_folder());
@@ -110,8 +110,9 @@ TEST_F(Conversion, D42_KnownFormatsOpenAndOthersAreRefused) {
     write("model", made);
     const Called called = call({"inspect", path("model"), "--json"});
     ASSERT_EQ(called.code, 0) << called.err;
+    const Json json = called.json();
     std::size_t found = 0;
-    for (const Json& tensor : called.json()["tensors"]) found += tensor["layout"] == layout;
+    for (const Json& tensor : json["tensors"]) found += tensor["layout"] == layout;
     EXPECT_EQ(found, 7u) << called.out;
     fs::remove_all(folder_ / "model");
   }
