@@ -24,7 +24,7 @@ struct Known {
 };
 const std::vector<Known>& known_layouts() {
   static const std::vector<Known> list = {
-      {"gptq", 4, 64},     {"gptq_v2", 4, 64},  {"gptq_p", 4, 64},    {"marlin", 4, 128},
+      {"gptq", 4, 64},     {"gptq_v2", 4, 64},  {"gptq_p", 5, 64},    {"marlin", 4, 128},
       {"bitblas", 4, 64},  {"awq-gemm", 4, 64}, {"awq-gemv", 4, 128}, {"awq-gemv_fast", 4, 128},
       {"llm-awq", 4, 128}, {"qqq", 4, 256},     {"bnb-nf4", 4, 64},   {"bnb-fp4", 4, 64},
       {"bnb-int8", 8, 256}};
