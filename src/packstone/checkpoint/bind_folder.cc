@@ -4,6 +4,7 @@
 
 #include "packstone/checkpoint/bind_module.h"
 #include "packstone/checkpoint/binder.h"
+#include "packstone/checkpoint/describe_module.h"
 #include "packstone/checkpoint/quantization_spec.h"
 
 namespace packstone {
@@ -196,12 +197,14 @@ class FolderBinder {
                           .parts = std::move(bound->parts)});
       return {};
     }
+    PACKSTONE_TRY(ModuleDescription description, describe_module(packed));
     binder_.add_unsupported(index, {.name = expected.name,
                                     .stored_name = first.view->name,
                                     .type = says.layout,
                                     .shape = shape,
                                     .bytes = total_bytes(parts),
-                                    .detail = detail_text(parts, says),
+                                    .detail = std::move(description.text),
+                                    .bits = description.bits,
                                     .parts = all_parts(parts)});
     return {};
   }

@@ -46,7 +46,7 @@ Result<Checkpoint> bind_gguf(GgufFile gguf, std::string_view file) {
       const std::string type =
           fmt::format("{} with a factor in '{}'", view.type->name, factor->name);
       binder.add_unsupported(
-          i, {expected.name, view.name, type, view.shape, view.bytes.size(), type, {}});
+          i, {expected.name, view.name, type, view.shape, view.bytes.size(), type, 0, {}});
       stored.erase(factor->name);
       stored.erase(view.name);
       continue;

@@ -394,15 +394,4 @@ std::uint64_t total_bytes(std::span<const ModuleTensor> parts) {
   return bytes;
 }
 
-std::string detail_text(std::span<const ModuleTensor> parts, const ModuleQuantization& says) {
-  std::int64_t bits = says.bits;
-  for (const ModuleTensor& part : parts)
-    if (part.suffix == ".trellis" && part.view->shape.size() == 3) bits = part.view->shape[2] / 16;
-  std::string text = says.layout;
-  if (!says.code_type.empty()) text += fmt::format(" {}", says.code_type);
-  if (bits > 0) text += fmt::format(" {} bit", bits);
-  if (says.group_cols > 0) text += fmt::format(" g{}", says.group_cols);
-  return text;
-}
-
 }  // namespace packstone

@@ -54,9 +54,6 @@ Result<std::optional<BoundModule>> bind_parts(const PackedModule& module);
 // Bytes of all tensors of a module.
 std::uint64_t total_bytes(std::span<const ModuleTensor> parts);
 
-// "gptq_v2 4 bit g128": for reports. The bits of an EXL3 module are those of its trellis.
-std::string detail_text(std::span<const ModuleTensor> parts, const ModuleQuantization& says);
-
 // What the tensors beside the planes say.
 struct Companions {
   std::optional<std::int64_t> block_size;  // of bitsandbytes' quant_state

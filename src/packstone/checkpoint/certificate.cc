@@ -108,6 +108,21 @@ Json weight_json(const CheckpointTensor& tensor, const StoredIndex& index) {
   return json;
 }
 
+Json described_json(const UnsupportedTensor& module) {
+  Json json;
+  Json stored = Json::array();
+  for (const StoredPart& part : module.parts) stored.push_back(part.view.name);
+  json["stored"] = std::move(stored);
+  json["format"] = module.type;
+  json["layout"] = module.type;
+  json["bits"] = module.bits;
+  json["parameters"] = Json::object();
+  json["row_order"] = "same";
+  json["head_dim"] = 0;
+  json["value_rule"] = "same";
+  return json;
+}
+
 // Whole files first, then the tensors in them.
 std::vector<FileRange> ranges_of(const CertificateSide& side) {
   std::vector<FileRange> ranges;
@@ -192,6 +207,16 @@ Json certificate_json(const Certificate& certificate) {
     one["conditions"] = pair.conditions;
     one["source"] = weight_json(*pair.source, source);
     one["target"] = weight_json(*pair.target, target);
+    pairs.push_back(std::move(one));
+  }
+  for (const DescribedPair& pair : certificate.described) {
+    Json one;
+    one["name"] = pair.source->name;
+    one["shape"] = pair.source->shape;
+    one["verdict"] = "same_bytes";
+    one["conditions"] = Json::array();
+    one["source"] = described_json(*pair.source);
+    one["target"] = described_json(*pair.target);
     pairs.push_back(std::move(one));
   }
   json["tensors"] = std::move(pairs);

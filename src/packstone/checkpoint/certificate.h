@@ -41,6 +41,12 @@ Result<std::uint64_t> certificate_side_bytes(const Checkpoint& checkpoint,
 // The sum over the lines "SUM  NAME\n" of the files: what `sha256sum` prints for them, summed.
 std::string content_sum(const CertificateSide& side);
 
+// A module of a layout without a format on both sides: the same tensors, byte for byte.
+struct DescribedPair {
+  const UnsupportedTensor* source = nullptr;
+  const UnsupportedTensor* target = nullptr;
+};
+
 // One tensor on both sides, and what its move keeps.
 struct CertificatePair {
   const CheckpointTensor* source = nullptr;
@@ -55,6 +61,7 @@ struct Certificate {
   CertificateSide source, target;
   std::string_view worst_verdict;
   std::vector<CertificatePair> tensors;  // order of the source
+  std::vector<DescribedPair> described;  // after them in the document
   std::vector<std::string> not_carried;
 };
 

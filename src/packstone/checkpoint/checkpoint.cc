@@ -1,5 +1,8 @@
 #include "packstone/checkpoint/checkpoint.h"
 
+#include <algorithm>
+#include <array>
+
 #include "packstone/base/limits.h"
 #include "packstone/checkpoint/binder.h"
 #include "packstone/checkpoint/json_reader.h"
@@ -46,8 +49,8 @@ Result<Json> optional_json(const std::filesystem::path& folder, std::string_view
 // The files beside config.json that speak of quantization, in order of precedence.
 Result<std::vector<QuantizationFile>> quantization_files(const std::filesystem::path& folder) {
   std::vector<QuantizationFile> files;
-  for (const std::string_view name :
-       {"quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
+  for (const std::string_view name : {"quantize_config.json", "quant_config.json",
+                                      "hf_quant_config.json", "quantization_config.json"}) {
     PACKSTONE_TRY(Json json, optional_json(folder, name));
     if (!json.is_null()) files.push_back({(folder / name).string(), std::move(json)});
   }
@@ -86,6 +89,16 @@ Result<Checkpoint> open_folder(const std::filesystem::path& path) {
   checkpoint.tokenizer_json_text = std::move(tokenizer);
   checkpoint.tokenizer_config_text = std::move(tokenizer_config);
   return checkpoint;
+}
+
+// What a user can do, or why there is no format.
+std::string why_without_format(const std::string& type) {
+  if (is_described_layout(type))
+    return fmt::format("{} is read, described and copied (convert --to {}), not run or changed",
+                       type, type);
+  if (type.find(" with a factor in ") == std::string::npos) return "";
+  return "blocks of ggml have no place for a factor of the whole weight, and the formats that have "
+         "one order their codes otherwise";
 }
 
 }  // namespace
@@ -158,6 +171,32 @@ Result<RawCheckpoint> open_raw(const std::filesystem::path& path) {
   return raw;
 }
 
+std::span<const std::string_view> described_layouts() {
+  static constexpr std::array<std::string_view, 2> kLayouts = {"exl3", "paroquant"};
+  return kLayouts;
+}
+
+bool is_described_layout(std::string_view layout) {
+  return std::ranges::find(described_layouts(), layout) != described_layouts().end();
+}
+
+std::string described_fault(const UnsupportedTensor& source, const UnsupportedTensor& target) {
+  if (source.type != target.type || source.shape != target.shape)
+    return fmt::format("{} and {}", source.detail, target.detail);
+  if (source.parts.size() != target.parts.size())
+    return fmt::format("{} and {} tensors", source.parts.size(), target.parts.size());
+  for (const StoredPart& part : source.parts) {
+    const auto other = std::ranges::find(target.parts, part.suffix, &StoredPart::suffix);
+    if (other == target.parts.end()) return fmt::format("'{}' is missing", part.view.name);
+    if (other->view.type != part.view.type || other->view.shape != part.view.shape)
+      return fmt::format("'{}' has another type or shape", part.view.name);
+    const auto [at, unused] = std::ranges::mismatch(part.view.bytes, other->view.bytes);
+    if (at != part.view.bytes.end() || part.view.bytes.size() != other->view.bytes.size())
+      return fmt::format("byte {} of '{}' differs", at - part.view.bytes.begin(), part.view.name);
+  }
+  return {};
+}
+
 Status require_supported(const Checkpoint& checkpoint, std::string_view where) {
   if (checkpoint.unsupported.empty()) return {};
   const UnsupportedTensor& first = checkpoint.unsupported.front();
@@ -165,7 +204,7 @@ Status require_supported(const Checkpoint& checkpoint, std::string_view where) {
               fmt::format("{}: '{}'", checkpoint.path.string(), first.stored_name),
               fmt::format("type {} (and {} more such tensors)", first.type,
                           checkpoint.unsupported.size() - 1),
-              "a type that this build has a format for");
+              "a type that this build has a format for", why_without_format(first.type));
 }
 
 }  // namespace packstone

@@ -57,16 +57,27 @@ struct CheckpointTensor {
 };
 
 // A tensor of the architecture whose stored type or layout this build has no format for. A
-// checkpoint that holds one opens, so that it can be inspected; it cannot be loaded or converted.
+// checkpoint that holds one opens, so that it can be inspected; it cannot be loaded, and converted
+// only by a copy, where the layout is described.
 struct UnsupportedTensor {
   std::string name;  // Hugging Face
   std::string stored_name;
   std::string type;                 // as the container names it; of a packed module its layout
   std::vector<std::int64_t> shape;  // logical
   std::uint64_t bytes = 0;          // of all its parts
-  std::string detail;               // "exl3 4 bit"
+  std::string detail;               // "exl3 4 bit mcg"
+  std::int64_t bits = 0;            // of a code, where known
   std::vector<StoredPart> parts;    // of a packed module of a folder: all its tensors
 };
+
+// Layouts whose modules are read, described and copied as they are, without a format: "exl3",
+// "paroquant".
+std::span<const std::string_view> described_layouts();
+bool is_described_layout(std::string_view layout);
+
+// described_fault(source, target): how a described module differs from its copy, by tensor; empty
+// when names, types, shapes and all bytes are the same. Errors: none. Cost: reads every byte.
+std::string described_fault(const UnsupportedTensor& source, const UnsupportedTensor& target);
 
 struct Checkpoint {
   std::filesystem::path path;
@@ -99,7 +110,10 @@ struct Checkpoint {
 };
 
 // open_checkpoint(path): a GGUF file (any part of a split set) or a folder in HF or MLX layout.
-// Exact: bitwise; no tensor byte is read, none copied.
+// Exact: bitwise; no tensor byte is copied. Headers alone are read, but for the few numbers that
+// decide how the others read or must agree with the config: zero points of layouts that the config
+// calls symmetric and of Marlin, group numbers, pairs of ParoQuant, the states, tables and shapes
+// beside a packed weight, and rope_freqs.weight and a factor of GGUF.
 // Every tensor that the config calls for must be there with the config's shape. Tensors of a type
 // without a format are listed in `unsupported`.
 // Errors: kNotFound, kIo, kCorruptData, kUnsupported (architecture, feature), each naming file and
@@ -120,7 +134,8 @@ struct RawCheckpoint {
 // Errors: kNotFound, kIo, kCorruptData, kUnsupported, as the containers say.
 Result<RawCheckpoint> open_raw(const std::filesystem::path& path);
 
-// require_supported(c, where): kUnsupported naming the first tensors without a format, if any.
+// require_supported(c, where): kUnsupported naming the first tensors without a format, if any, and
+// what can be done with them.
 Status require_supported(const Checkpoint& checkpoint, std::string_view where);
 
 // bind_gguf and bind_folder: a checkpoint from parsed containers. `file` is for messages. They are

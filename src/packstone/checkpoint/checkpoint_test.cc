@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "packstone/checkpoint/names.h"
-#include "tests/support/tiny_checkpoint.h"
+#include "tests/support/packed_folders.h"
 
 namespace packstone {
 namespace {
@@ -210,29 +210,19 @@ TEST(CheckpointTest, QuantizationBlockMustAgreeWithTensors) {
 // A folder of another dialect opens for inspection: each module by the layout that the config
 // names. Tensors that contradict the config are refused by tensor and key.
 TEST(CheckpointTest, OtherDialectsAreDescribed) {
-  tiny::Folder made = tiny::folder("llama");
-  std::vector<std::string> modules;
-  for (const tiny::Tensor& tensor : made.tensors)
-    if (tensor.name.ends_with("_proj.weight"))
-      modules.push_back(tensor.name.substr(0, tensor.name.size() - 7));
-  for (const std::string& module : modules) {
-    made.erase(module + ".weight");
-    made.tensors.push_back({module + ".trellis", "I16", {4, 4, 48}, std::vector<std::byte>(1536)});
-    made.tensors.push_back({module + ".suh", "F16", {64}, std::vector<std::byte>(128)});
-    made.tensors.push_back({module + ".svh", "F16", {64}, std::vector<std::byte>(128)});
-  }
-  made.config["quantization_config"] = {{"quant_method", "exl3"}, {"bits", 3.0}};
+  const std::vector<std::string> modules = tiny::projections(tiny::wide_folder());
+  tiny::Folder made = tiny::exl3_folder({".suh", ".svh"}, "");
+  made.texts.clear();
   const Result<Checkpoint> checkpoint = reopen(made);
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
   EXPECT_TRUE(checkpoint->unbound.empty());
   ASSERT_EQ(checkpoint->unsupported.size(), modules.size());
   EXPECT_EQ(checkpoint->unsupported[0].type, "exl3");
-  EXPECT_EQ(checkpoint->unsupported[0].detail, "exl3 3 bit");
-  EXPECT_EQ(checkpoint->unsupported[0].bytes, 1536u + 256u);
+  EXPECT_EQ(checkpoint->unsupported[0].detail, "exl3 3 bit 3inst");
+  EXPECT_EQ(checkpoint->unsupported[0].bytes, 24'576u + 1024u);
   EXPECT_EQ(checkpoint->unsupported[0].shape.size(), 2u);
   tiny::Folder broken = made;
-  broken.config["quantization_config"]["quant_method"] = "gptq";
-  broken.config["quantization_config"]["bits"] = 4;
+  broken.config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
   expect_refused(broken, ErrorCode::kCorruptData, {"q_proj.trellis", "gptq"});
   broken = made;
   broken.erase(modules[0] + ".trellis");

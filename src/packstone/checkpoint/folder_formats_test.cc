@@ -8,7 +8,7 @@
 #include "packstone/checkpoint/quantization_spec.h"
 #include "packstone/checkpoint/quantization_writer.h"
 #include "packstone/checkpoint/writer.h"
-#include "tests/support/tiny_checkpoint.h"
+#include "tests/support/packed_folders.h"
 
 namespace packstone {
 namespace {
@@ -163,6 +163,64 @@ TEST(FolderFormatsTest, AsymmetricGptqNamesTheProgramWhoseZeroPointsItHas) {
   EXPECT_EQ(quantizers("gptq.w4", true), R"(["packstone"])");
   EXPECT_EQ(quantizers("gptq.w4", false), R"(["packstone","gptqmodel:0.9.0"])");
   EXPECT_EQ(quantizers("gptq_v2.w4", false), R"(["packstone"])");
+}
+
+// The tiles of Marlin that vLLM reads from a file, with both marks of its config; all other tiles,
+// and rows of ggml, are refused before anything is written, each with what a folder can hold.
+TEST(FolderFormatsTest, MarlinTilesWriteAndReadBack) {
+  const tiny::TemporaryFolder folder;
+  ASSERT_TRUE(tiny::write(folder / "source", tiny::wide_folder()));
+  const Result<Checkpoint> source = open_checkpoint(folder / "source");
+  ASSERT_TRUE(source) << source.error().message;
+  const Shape shape{tiny::kWide, tiny::kWide};
+  const auto packed = [&](std::string_view layout, int bits, std::int32_t group) {
+    Output output(*source);
+    FormatParams params;
+    params.group_cols = group;
+    for (std::size_t i = 0; i < source->tensors.size(); ++i)
+      if (source->tensors[i].name.ends_with("_proj.weight"))
+        output.pack(i, *find_layout(layout, bits), params, shape);
+    return output;
+  };
+  for (const std::int32_t group : {128, 256}) {
+    const Output output = packed("marlin", 4, group);
+    ASSERT_EQ(output.packed(), 7u);
+    const std::filesystem::path path = folder / fmt::format("marlin{}", group);
+    const Status status = output.write(path, *source);
+    ASSERT_TRUE(status) << status.error().message;
+    const Result<Checkpoint> read = open_checkpoint(path);
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_TRUE(read->unsupported.empty() && read->unbound.empty() && read->problems.empty());
+    output.expect_same(*read);
+    const tiny::Json& block = read->config_json["quantization_config"];
+    EXPECT_EQ(block["is_marlin_format"], true);
+    EXPECT_EQ(block["checkpoint_format"], "marlin");
+    EXPECT_EQ(block["group_size"], group == 256 ? -1 : group);
+    EXPECT_EQ(read->find("model.layers.0.mlp.up_proj.weight")->parts[0].suffix, ".B");
+    ASSERT_EQ(read->quantization_files.size(), 1u);
+    EXPECT_EQ(read->quantization_files[0].json, block);
+  }
+  struct Refused {
+    std::string_view layout;
+    int bits;
+    std::int32_t group;
+    std::string_view why;
+  };
+  for (const Refused& one : {Refused{"marlin", 8, 128, "4 bits"},
+                             {"marlin", 4, 64, "groups of 128"},
+                             {"marlin-awq", 4, 128, "awq-gemm"},
+                             {"gguf:Q4_0", 0, 0, "GGUF file"}}) {
+    const Output output = packed(one.layout, one.bits, one.group);
+    ASSERT_EQ(output.packed(), 7u) << one.layout;
+    const Result<MetadataReport> report =
+        CheckpointWriter::report(ContainerKind::kFolder, *source, output.outputs(), {});
+    const Status written = output.write(folder / "none", *source);
+    ASSERT_FALSE(report || written);
+    for (const std::string& message : {report.error().message, written.error().message})
+      for (const std::string_view part : {one.layout, one.why, std::string_view("up_proj")})
+        EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+  }
 }
 
 }  // namespace

@@ -113,6 +113,12 @@ std::optional<FolderFamily> folder_family(FormatId format, Shape shape,
   for (const LayoutFamily& known : kFamilies)
     if (known.layout == layout) return known.family;
   if (layout == "bitblas-asym") return FolderFamily::kGptq;
+  if (layout == "marlin") {
+    const bool group = params.group_cols == 128 || params.group_cols == shape.cols;
+    const bool read = format_info(format).code_bits == 4 && group && shape.cols % 128 == 0 &&
+                      shape.rows % 256 == 0;
+    return read ? std::optional(FolderFamily::kMarlin) : std::nullopt;
+  }
   if (!layout.starts_with("fp8")) return std::nullopt;
   // A grid of blocks, one scale for a row, or one for all; whole rows in bands have no config.
   const bool grid = params.group_cols < shape.cols;
@@ -122,6 +128,20 @@ std::optional<FolderFamily> folder_family(FormatId format, Shape shape,
   if (grid) return FolderFamily::kFp8Blocks;
   if (layout == "fp8") return FolderFamily::kCompressedTensors;
   return row || layout.ends_with("-e8m0") ? std::nullopt : std::optional(FolderFamily::kFp8Blocks);
+}
+
+std::string_view missing_family(FormatId format) {
+  const std::string_view layout = format_info(format).layout;
+  if (layout == "marlin")
+    return "4 bits, groups of 128 or of the row, columns in multiples of 128 and rows of 256: no "
+           "program reads other tiles of Marlin from a file";
+  if (layout == "marlin-awq")
+    return "another layout: programs make the tiles of AWQ when they load awq-gemm";
+  if (layout.starts_with("gguf")) return "a GGUF file: no folder is written with rows of ggml";
+  if (layout.starts_with("fp8"))
+    return "one scale for the weight, a row or a block: no config describes bands of rows, or "
+           "powers of two for rows";
+  return "a layout of folders, as `packstone formats` lists them";
 }
 
 std::vector<FolderPart> folder_parts(FormatId format, Shape shape, const FormatParams& params) {

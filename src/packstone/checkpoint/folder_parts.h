@@ -17,6 +17,7 @@ namespace packstone {
 enum class FolderFamily {
   kMlx,
   kGptq,
+  kMarlin,  // tiles, as vLLM's "marlin" reads them
   kAwq,
   kQqq,
   kFp8Divisor,  // GPTQModel
@@ -29,6 +30,9 @@ enum class FolderFamily {
 // folder_family(format, shape, params): the family that holds the weight, or nothing for a format
 // without a place in folders.
 std::optional<FolderFamily> folder_family(FormatId format, Shape shape, const FormatParams& params);
+
+// missing_family(format): why folder_family may say nothing for a format. Errors: none.
+std::string_view missing_family(FormatId format);
 
 // One tensor of a packed module: a plane, or bytes beside the planes.
 struct FolderPart {

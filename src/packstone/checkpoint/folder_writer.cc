@@ -1,8 +1,11 @@
+#include <algorithm>
+
 #include "packstone/base/limits.h"
 #include "packstone/checkpoint/certificate.h"
 #include "packstone/checkpoint/config.h"
 #include "packstone/checkpoint/folder_parts.h"
 #include "packstone/checkpoint/metadata.h"
+#include "packstone/checkpoint/not_carried.h"
 #include "packstone/checkpoint/quantization_writer.h"
 #include "packstone/checkpoint/writers.h"
 #include "packstone/container/folder_files.h"
@@ -52,6 +55,30 @@ std::vector<FolderPart> parts_of(const PlannedTensor& tensor, const CheckpointTe
   return parts;
 }
 
+using PartLists = std::vector<std::vector<FolderPart>>;  // by tensor
+
+PartLists parts_of_all(const Checkpoint& source, const std::vector<PlannedTensor>& tensors,
+                       bool copy) {
+  PartLists parts;
+  for (const PlannedTensor& tensor : tensors)
+    parts.push_back(parts_of(tensor, copy ? source.find(tensor.output.name) : nullptr));
+  return parts;
+}
+
+// Everything of the source that has no place beside `config`.
+Status list_rest(const Checkpoint& source, const std::vector<PlannedTensor>& tensors,
+                 const PartLists& parts, bool copy, const Json& config, MetadataReport& report) {
+  WrittenCompanions written;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    for (const FolderPart& part : parts[i])
+      if (part.plane < 0)
+        written.emplace(module_of(tensors[i].output.name) + part.suffix, part.bytes);
+  list_stored_rest(source, outputs_of(tensors), written, report);
+  const auto block = config.find("quantization_config");
+  if (!copy) list_quantization_rest(source, block == config.end() ? Json() : *block, report);
+  return list_files_rest(source, ContainerKind::kFolder, report);
+}
+
 // Whether every packed tensor of the output is the source's, in the same format: then the source's
 // names, companions and quantization blocks describe it.
 bool is_copy(const Checkpoint& source, const std::vector<PlannedTensor>& tensors, bool carries) {
@@ -72,6 +99,16 @@ bool is_copy(const Checkpoint& source, const std::vector<PlannedTensor>& tensors
   return (packed != 0 || carries) && tensors.size() == source.tensors.size();
 }
 
+// Modules without a format go along only in a copy, and only with all their tensors.
+Status check_described(const Checkpoint& source, bool copy) {
+  for (const UnsupportedTensor& module : source.unsupported)
+    if (!copy || module.parts.empty())
+      return fail(ErrorCode::kUnsupported, kWhere, fmt::format("'{}'", module.stored_name),
+                  fmt::format("layout {}", module.type),
+                  "a copy of all packed tensors, or a layout with a format");
+  return {};
+}
+
 std::string shard_name(std::size_t shard, std::size_t count) {
   if (count == 1) return "model.safetensors";
   return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, count);
@@ -90,11 +127,12 @@ class FolderWriter final : public CheckpointWriter {
     const bool carries = options.carry_described && !source.unsupported.empty();
     copy_ = is_copy(source, tensors_, carries);
     if (carries) PACKSTONE_CHECK_OK(take_described(source));
-    for (const PlannedTensor& tensor : tensors_) {
+    parts_ = parts_of_all(source, tensors_, copy_);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const PlannedTensor& tensor = tensors_[i];
       parameters_ += static_cast<std::uint64_t>(tensor.bound.rows * tensor.bound.cols);
       const std::string module = module_of(tensor.output.name);
-      parts_.push_back(parts_of(tensor, copy_ ? source.find(tensor.output.name) : nullptr));
-      for (const FolderPart& part : parts_.back())
+      for (const FolderPart& part : parts_[i])
         specs_.push_back({module + part.suffix, part.type, part.shape,
                           part.plane < 0 ? part.bytes.size()
                                          : plane_bytes(tensor.output.format, part.plane,
@@ -104,7 +142,8 @@ class FolderWriter final : public CheckpointWriter {
       specs_.push_back({view.name, view.type, view.shape, view.bytes.size()});
     shards_ = plan_shards(specs_, options.shard_bytes_max);
     PACKSTONE_CHECK_OK(prepare_configs(source));
-    return write_tokenizer(source);
+    PACKSTONE_CHECK_OK(write_tokenizer(source));
+    return list_rest(source, tensors_, parts_, copy_, config_, metadata_);
   }
 
   std::vector<std::int32_t> stored_order(std::size_t) const override { return {}; }
@@ -179,11 +218,10 @@ class FolderWriter final : public CheckpointWriter {
 
   // The modules of layouts without a format, for a copy of the folder.
   Status take_described(const Checkpoint& source) {
+    PACKSTONE_CHECK_OK(check_described(source, copy_));
+    PACKSTONE_TRY(carried_config_, internal::read_folder_text(kWhere, source.path, "config.json",
+                                                              limits::kJsonBytesMax));
     for (const UnsupportedTensor& module : source.unsupported) {
-      if (!copy_ || module.parts.empty())
-        return fail(ErrorCode::kUnsupported, kWhere, fmt::format("'{}'", module.stored_name),
-                    fmt::format("layout {}", module.type),
-                    "a copy of all packed tensors, or a layout with a format");
       parameters_ += static_cast<std::uint64_t>(module.shape[0] * module.shape[1]);
       carries_head_ = carries_head_ || module.name == "lm_head.weight";
       for (const StoredPart& part : module.parts) carried_.push_back(part.view);
@@ -205,8 +243,7 @@ class FolderWriter final : public CheckpointWriter {
     asks_symmetry_ = config_ != symmetric_config_;
     if (copy_)
       for (const QuantizationFile& file : source.quantization_files)
-        PACKSTONE_CHECK_OK(
-            write_json(std::filesystem::path(file.name).filename().string(), file.json));
+        PACKSTONE_CHECK_OK(copy_file(source, std::filesystem::path(file.name).filename().string()));
     const Json generation = folder_generation_config(source);
     if (generation.is_null()) return {};
     return write_json("generation_config.json", generation);
@@ -214,6 +251,7 @@ class FolderWriter final : public CheckpointWriter {
 
   // GPTQModel reads quantize_config.json before config.json.
   Status write_configs() {
+    if (!carried_config_.empty()) return folder_.write_text("config.json", carried_config_);
     const Json& config = symmetric_ ? symmetric_config_ : config_;
     PACKSTONE_CHECK_OK(write_json("config.json", config));
     const auto block = config.find("quantization_config");
@@ -236,14 +274,17 @@ class FolderWriter final : public CheckpointWriter {
       PACKSTONE_CHECK_OK(folder_.write_text("tokenizer.json", source.tokenizer_json_text));
     if (!source.tokenizer_config_text.empty())
       PACKSTONE_CHECK_OK(folder_.write_text("tokenizer_config.json", source.tokenizer_config_text));
-    for (const std::string_view name : kFurtherFiles) {
-      Result<std::string> text =
-          internal::read_folder_text(kWhere, source.path, name, limits::kJsonBytesMax);
-      if (!text && text.error().code == ErrorCode::kNotFound) continue;
-      if (!text) return std::unexpected(std::move(text).error());
-      PACKSTONE_CHECK_OK(folder_.write_text(name, *text));
-    }
+    for (const std::string_view name : kFurtherFiles) PACKSTONE_CHECK_OK(copy_file(source, name));
     return {};
+  }
+
+  // A file of the source that may be absent, byte for byte.
+  Status copy_file(const Checkpoint& source, std::string_view name) {
+    Result<std::string> text =
+        internal::read_folder_text(kWhere, source.path, name, limits::kJsonBytesMax);
+    if (!text && text.error().code == ErrorCode::kNotFound) return {};
+    if (!text) return std::unexpected(std::move(text).error());
+    return folder_.write_text(name, *text);
   }
 
   OutputFolder folder_;
@@ -255,9 +296,10 @@ class FolderWriter final : public CheckpointWriter {
   Json config_, symmetric_config_;
   std::vector<TensorView> carried_;  // of modules of layouts without a format
   bool carries_head_ = false;
-  std::vector<std::vector<FolderPart>> parts_;  // by tensor
-  std::vector<TensorSpec> specs_;               // all shards, in order
-  std::vector<std::size_t> shards_;             // specs in each
+  std::string carried_config_;  // of a copy with such modules: config.json as it is
+  PartLists parts_;
+  std::vector<TensorSpec> specs_;    // all shards, in order
+  std::vector<std::size_t> shards_;  // specs in each
   std::optional<SafetensorsWriter> shard_;
   std::size_t next_ = 0;  // tensor
   std::size_t next_spec_ = 0;
@@ -269,16 +311,27 @@ class FolderWriter final : public CheckpointWriter {
 
 }  // namespace
 
+bool is_tokenizer_file(std::string_view name) {
+  return std::ranges::find(kFurtherFiles, name) != std::end(kFurtherFiles);
+}
+
 Result<MetadataReport> folder_report(const Checkpoint& source,
-                                     const std::vector<PlannedTensor>& tensors) {
+                                     const std::vector<PlannedTensor>& tensors,
+                                     const WriteOptions& options) {
   const std::vector<OutputTensor> outputs = outputs_of(tensors);
+  PACKSTONE_CHECK_OK(common_family(outputs, kWhere));
+  const bool carries = options.carry_described && !source.unsupported.empty();
+  const bool copy = is_copy(source, tensors, carries);
+  if (carries) PACKSTONE_CHECK_OK(check_described(source, copy));
   const OutputFacts facts{.head = has_head(tensors),
                           .tensors = &outputs,
                           .symmetric = false,
-                          .keeps_quantization = is_copy(source, tensors, false)};
+                          .keeps_quantization = copy};
   MetadataReport report;
-  PACKSTONE_CHECK_OK(folder_config(source, facts, report));
+  PACKSTONE_TRY(const Json config, folder_config(source, facts, report));
   PACKSTONE_CHECK_OK(lacks_tokenizer(source, report));
+  PACKSTONE_CHECK_OK(
+      list_rest(source, tensors, parts_of_all(source, tensors, copy), copy, config, report));
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include "packstone/checkpoint/json_reader.h"
 #include "packstone/checkpoint/metadata.h"
 #include "packstone/checkpoint/names.h"
+#include "packstone/checkpoint/not_carried.h"
 
 namespace packstone {
 namespace {
@@ -231,6 +232,7 @@ bool key_has_place(const std::string& key) {
                                                    "query_pre_attn_scalar",
                                                    "quantization",
                                                    "quantization_config",
+                                                   "compression_config",
                                                    "text_config",
                                                    "_name_or_path"};
   return kKeys.contains(key);
@@ -294,8 +296,9 @@ Result<std::vector<GgufKey>> gguf_keys(const Checkpoint& source, const OutputFac
   keys.push_back({"general.file_type", file_type(*facts.tensors)});
   if (!has_version && any_quantized(*facts.tensors))
     keys.push_back({"general.quantization_version", std::uint32_t{2}});  // GGML_QNT_VERSION
-  for (const std::string& name : source.unbound)
-    report.not_carried.push_back(fmt::format("tensor {}", name));
+  list_stored_rest(source, *facts.tensors, {}, report);
+  list_quantization_rest(source, {}, report);
+  PACKSTONE_CHECK_OK(list_files_rest(source, ContainerKind::kGguf, report));
   return keys;
 }
 

@@ -261,8 +261,6 @@ Result<Json> folder_config(const Checkpoint& source, const OutputFacts& facts,
     const Json keys = quantization_keys(*facts.tensors, facts.symmetric);
     for (const auto& [key, block] : keys.items()) json[key] = block;
   }
-  for (const std::string& name : source.unbound)
-    report.not_carried.push_back(fmt::format("tensor {}", name));
   return json;
 }
 

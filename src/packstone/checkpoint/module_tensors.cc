@@ -40,14 +40,16 @@ constexpr std::array kParoQuant = {
     StockTensor{".qweight", ".qweight", true, "I32"},
     StockTensor{".qzeros", ".qzeros", true, "I32"},
     StockTensor{".scales", ".scales", true, kFloats},
-    StockTensor{".theta", ".theta", true, kFloats},
+    StockTensor{".theta", ".theta", true, "F16"},
     StockTensor{".pairs", ".pairs", true, "I16"},
-    StockTensor{".channel_scales", ".channel_scales", true, kFloats}};
-constexpr std::array kExl3 = {
-    StockTensor{".trellis", ".trellis", true, "I16"}, StockTensor{".suh", ".suh", false, "F16"},
-    StockTensor{".svh", ".svh", false, "F16"},        StockTensor{".su", ".suh", false, "I16"},
-    StockTensor{".sv", ".svh", false, "I16"},         StockTensor{".mcg", "", false, "I32 U32"},
-    StockTensor{".mul1", "", false, "I32 U32"}};
+    StockTensor{".channel_scales", ".channel_scales", true, "F16 BF16"}};
+constexpr std::array kExl3 = {StockTensor{".trellis", ".trellis", true, "I16"},
+                              StockTensor{".suh", ".suh", false, "F16"},
+                              StockTensor{".svh", ".svh", false, "F16"},
+                              StockTensor{".su", ".suh", false, "I16"},
+                              StockTensor{".sv", ".svh", false, "I16"},
+                              StockTensor{".mcg", "", false, "I32"},
+                              StockTensor{".mul1", "", false, "I32"}};
 constexpr std::array kFp8 = {
     StockTensor{".weight", ".weight", true, kFloat8},
     StockTensor{".weight_scale_inv", ".weight_scale_inv", true, "F32 F16 BF16 U8 F8_E8M0"},
@@ -146,6 +148,14 @@ bool is_packed_suffix(std::string_view suffix) {
   for (const StockLayout& layout : kLayouts)
     if (stock_tensor(layout, suffix) != nullptr) return true;
   return false;
+}
+
+bool is_code_tensor(std::string_view name, const StorageType& type) {
+  if (type.block_cols > 1) return true;
+  if (type.name == "F32" || type.name == "F16" || type.name == "BF16") return false;
+  return std::ranges::any_of(kLayouts, [&](const StockLayout& layout) {
+    return name.ends_with(layout.tensors.front().suffix);
+  });
 }
 
 }  // namespace packstone

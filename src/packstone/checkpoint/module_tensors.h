@@ -37,6 +37,10 @@ const StockLayout* stock_layout(std::string_view layout);
 // Whether the suffix belongs to some layout: such a tensor is part of a packed module.
 bool is_packed_suffix(std::string_view suffix);
 
+// is_code_tensor(name, type): whether the tensor holds the codes of some packed layout, as its name
+// and stored type say: "x.qweight", a weight of words or bytes, blocks of ggml.
+bool is_code_tensor(std::string_view name, const StorageType& type);
+
 // What a layout calls the suffix, or nullptr.
 const StockTensor* stock_tensor(const StockLayout& layout, std::string_view suffix);
 

@@ -8,7 +8,8 @@ namespace packstone {
 namespace {
 
 constexpr std::string_view kWhere = "checkpoint.quantization";
-constexpr std::int64_t kDefaultGroup = 128;  // GPTQModel, AutoGPTQ, AutoAWQ
+constexpr std::int64_t kDefaultGroup = 128;    // GPTQModel, AutoGPTQ, AutoAWQ
+constexpr std::int64_t kDefaultRotations = 8;  // ParoQuant krot
 
 std::string joined(const std::vector<std::string_view>& names) {
   std::string list;
@@ -195,11 +196,40 @@ Status SpecBuilder::paroquant() {
   PACKSTONE_CHECK_OK(read_bits(4, 4, 4));
   PACKSTONE_CHECK_OK(read_group(kDefaultGroup));
   PACKSTONE_CHECK_OK(read_symmetry(std::nullopt));
-  PACKSTONE_CHECK_OK(statements_.integer("krot", 1, 1024));
+  PACKSTONE_TRY(const auto rotations, statements_.integer("krot", 1, 1024));
+  spec_.base_.rotations = rotations.value_or(kDefaultRotations);
   spec_.base_.layout = "paroquant";
   spec_.base_.zeros = ZeroConvention::kRaw;
   PACKSTONE_CHECK_OK(skip("modules_to_not_convert"));
   return read_dynamic();
+}
+
+// exllamav3 lists every module, GPTQModel the packed ones.
+Status SpecBuilder::add_stored(const std::string& module, const Json& entry,
+                               const std::string& key) {
+  if (!entry.is_object())
+    return fail(ErrorCode::kUnsupported, kWhere, key, json_excerpt(entry),
+                "a module of format exl3");
+  const auto format = entry.find("quant_format");
+  if (format != entry.end() && *format != "exl3")
+    return fail(ErrorCode::kUnsupported, kWhere, key, json_excerpt(*format),
+                "a module of format exl3");
+  const auto tensors = entry.find("stored_tensors");
+  const bool lists_tensors = tensors != entry.end() && tensors->is_object();
+  if (format == entry.end() && lists_tensors && !tensors->contains(module + ".trellis"))
+    return add_rule(ModulePattern::exact(module), floats(key));
+  ModuleQuantization says = spec_.base_;
+  says.packed = true;
+  says.key = key;
+  const JsonReader json(entry, kWhere, key);
+  PACKSTONE_TRY(const auto bits, json.number("bits_per_weight", 1, 8));
+  if (bits) says.bits = static_cast<std::int64_t>(*bits);
+  if (bits && static_cast<double>(says.bits) != *bits)
+    return json.error(ErrorCode::kCorruptData, "bits_per_weight", fmt::format("{}", *bits),
+                      "a whole number");
+  for (const std::string_view marker : {"mul1", "mcg"})
+    if (entry.contains(fmt::format("{}_multiplier", marker))) says.code_type = marker;
+  return add_rule(ModulePattern::exact(module), std::move(says));
 }
 
 Status SpecBuilder::exl3() {
@@ -214,16 +244,7 @@ Status SpecBuilder::exl3() {
       return storage->error(ErrorCode::kCorruptData, "an object of modules");
     for (const auto& [module, entry] : storage->value().items()) {
       const std::string key = fmt::format("{}.'{}'", storage->subject(), module);
-      const Json* format =
-          entry.is_object() && entry.contains("quant_format") ? &entry["quant_format"] : nullptr;
-      if (!entry.is_object() || (format != nullptr && *format != "exl3"))
-        return fail(ErrorCode::kUnsupported, kWhere, key,
-                    format ? json_excerpt(*format) : json_excerpt(entry),
-                    "a module of format exl3");
-      ModuleQuantization says = spec_.base_;
-      says.packed = true;
-      says.key = key;
-      PACKSTONE_CHECK_OK(add_rule(ModulePattern::exact(module), says));
+      PACKSTONE_CHECK_OK(add_stored(module, entry, key));
     }
     spec_.only_rules_ = !spec_.rules_.empty();
   }

@@ -64,6 +64,7 @@ struct ModuleQuantization {
   bool act_order = false;      // desc_act: group numbers are stored
   bool scale_divides = false;  // FP8: the stored scale is a divisor
   bool nested_scales = false;  // bitsandbytes compress_statistics
+  std::int64_t rotations = 0;  // ParoQuant krot
   std::string pack_type = "int32";
 };
 

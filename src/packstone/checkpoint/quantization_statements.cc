@@ -118,6 +118,12 @@ std::unexpected<Error> Statement::error(ErrorCode code, std::string_view need,
   return reader().error(code, key_, json_excerpt(value()), need, hint);
 }
 
+bool QuantizationStatements::is_known(std::string_view spelling) {
+  for (const QuantizationDialect dialect : {QuantizationDialect::kGptq, QuantizationDialect::kFp8})
+    if (std::ranges::find(kKnown, canonical_key(dialect, spelling)) != kKnown.end()) return true;
+  return false;
+}
+
 Status QuantizationStatements::add(const Json& object, std::string_view file,
                                    std::string_view path) {
   for (const auto& [spelling, stated] : object.items()) {

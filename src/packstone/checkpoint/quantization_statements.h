@@ -39,6 +39,9 @@ class QuantizationStatements {
  public:
   explicit QuantizationStatements(QuantizationDialect dialect) : dialect_(dialect) {}
 
+  // is_known(spelling): the key decides how tensors read; all others are notes of the writer.
+  static bool is_known(std::string_view spelling);
+
   // add(object, file, path) takes the known keys of one object. Null states nothing, but a null
   // group size is the whole row.
   // Errors: kCorruptData for a key that was stated otherwise before, naming both places.

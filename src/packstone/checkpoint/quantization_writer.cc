@@ -147,6 +147,20 @@ Json gptq_block(const Modules& modules, bool symmetric) {
   return block;
 }
 
+// Both marks: without is_marlin_format, format "marlin" is that of ordinary GPTQ tensors.
+Json marlin_block(const Modules& modules) {
+  Json block = named_method("gptq", "marlin");
+  block["is_marlin_format"] = true;
+  block["bits"] = bits_of(modules.base());
+  block["group_size"] = modules.base().group;
+  block["desc_act"] = false;
+  block["sym"] = true;
+  block["lm_head"] = modules.has("lm_head");
+  const Json rules = dynamic_rules(modules);
+  if (!rules.empty()) block["dynamic"] = rules;
+  return block;
+}
+
 Json awq_block(const Modules& modules) {
   std::string_view version = format_info(modules.base().format).layout;
   if (version.starts_with("awq-")) version.remove_prefix(4);
@@ -328,13 +342,15 @@ bool has_one_setting(FolderFamily family) {
 Result<std::optional<FolderFamily>> common_family(const std::vector<OutputTensor>& tensors,
                                                   std::string_view where) {
   std::vector<std::string> homeless;
+  std::string_view missing;
   std::optional<FolderFamily> family;
   const OutputTensor* first = nullptr;
   for (const OutputTensor& tensor : tensors) {
     if (!is_packed(tensor)) continue;
     const auto own = folder_family(tensor.format, shape_of(tensor), tensor.params);
     if (!own || tensor.shape.size() != 2) {
-      homeless.push_back(tensor.name);
+      if (homeless.empty()) missing = missing_family(tensor.format);
+      homeless.push_back(fmt::format("{} ({})", tensor.name, format_info(tensor.format).layout));
       continue;
     }
     const std::string_view layout = format_info(tensor.format).layout;
@@ -356,8 +372,7 @@ Result<std::optional<FolderFamily>> common_family(const std::vector<OutputTensor
   }
   if (homeless.empty()) return family;
   return fail(ErrorCode::kUnsupported, where, name_list(homeless),
-              "formats that safetensors folders have no names for",
-              "a layout of folders, as `packstone formats` lists them");
+              "formats that safetensors folders have no names for", missing);
 }
 
 Json quantization_keys(const std::vector<OutputTensor>& tensors, bool symmetric) {
@@ -375,6 +390,9 @@ Json quantization_keys(const std::vector<OutputTensor>& tensors, bool symmetric)
       break;
     case FolderFamily::kGptq:
       block = gptq_block(modules, symmetric);
+      break;
+    case FolderFamily::kMarlin:
+      block = marlin_block(modules);
       break;
     case FolderFamily::kAwq:
       block = awq_block(modules);

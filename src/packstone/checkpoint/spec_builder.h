@@ -45,6 +45,7 @@ class SpecBuilder {
   Status read_dynamic();
   Status add_dynamic(const Statement& statement, std::string_view pattern, const Json& value);
   Status read_blocks_to_quantize();
+  Status add_stored(const std::string& module, const Json& entry, const std::string& key);
 
   // Compressed-tensors and ModelOpt.
   Status check_sparsity_and_transforms();

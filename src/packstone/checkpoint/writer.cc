@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "packstone/checkpoint/metadata.h"
+#include "packstone/checkpoint/module_tensors.h"
 #include "packstone/checkpoint/writers.h"
 
 namespace packstone {
@@ -21,9 +22,28 @@ std::string name_list(const std::vector<std::string>& names) {
   return list;
 }
 
+namespace {
+
+Status check_packed_names(const Checkpoint& source, std::string_view where) {
+  if (source.unbound.empty()) return {};
+  std::vector<std::string> packed;
+  for (const TensorView& view : source.stored_tensors())
+    if (is_code_tensor(view.name, *view.type) &&
+        std::ranges::find(source.unbound, view.name) != source.unbound.end())
+      packed.push_back(view.name);
+  if (packed.empty()) return {};
+  return fail(ErrorCode::kUnsupported, where, name_list(packed),
+              "packed weights that the architecture does not name",
+              fmt::format("weights of {}", architecture_name(source.config.architecture)),
+              "without them the output would be another model");
+}
+
+}  // namespace
+
 Result<std::vector<PlannedTensor>> plan_output(const Checkpoint& source,
                                                std::vector<OutputTensor> tensors,
                                                std::string_view where) {
+  PACKSTONE_CHECK_OK(check_packed_names(source, where));
   std::unordered_map<std::string, ExpectedTensor> rules;
   for (ExpectedTensor& expected : expected_tensors(source.config))
     rules.emplace(expected.name, std::move(expected));
@@ -90,10 +110,11 @@ Result<bool> lacks_tokenizer(const Checkpoint& source, MetadataReport& report) {
 }
 
 Result<MetadataReport> CheckpointWriter::report(ContainerKind kind, const Checkpoint& source,
-                                                std::vector<OutputTensor> tensors) {
+                                                std::vector<OutputTensor> tensors,
+                                                const WriteOptions& options) {
   PACKSTONE_TRY(const std::vector<PlannedTensor> planned,
                 plan_output(source, std::move(tensors), kWhere));
-  if (kind == ContainerKind::kFolder) return folder_report(source, planned);
+  if (kind == ContainerKind::kFolder) return folder_report(source, planned, options);
   const std::vector<OutputTensor> outputs = outputs_of(planned);
   OutputFacts facts;
   facts.head = has_head(planned);

@@ -23,13 +23,15 @@ struct WriteOptions {
   bool force = false;                          // replace an existing target
   std::uint64_t shard_bytes_max = 5ull << 30;  // folders
   // Folders: modules of a layout that this build only describes (EXL3, ParoQuant) are written as
-  // they are, after the tensors; all other packed tensors must then be the source's too.
+  // they are, after the tensors, and config.json byte for byte; all other tensors must then be the
+  // source's too.
   bool carry_described = false;
 };
 
 // What became of the metadata.
 struct MetadataReport {
-  std::vector<std::string> not_carried;  // source keys with no place in the target, by name
+  // What of the source has no place in the target: "NAME: why", of tensors, keys and files.
+  std::vector<std::string> not_carried;
 };
 
 class CheckpointWriter {
@@ -60,10 +62,11 @@ class CheckpointWriter {
   virtual Status add_certificate(std::string_view text) = 0;
   virtual Status commit() = 0;
 
-  // report(kind, source, tensors): what `metadata` of a writer of these tensors says; nothing is
-  // written. Errors: those of create.
+  // report(kind, source, tensors, options): what `metadata` of a writer of these tensors says;
+  // nothing is written. Errors: those of create.
   static Result<MetadataReport> report(ContainerKind kind, const Checkpoint& source,
-                                       std::vector<OutputTensor> tensors);
+                                       std::vector<OutputTensor> tensors,
+                                       const WriteOptions& options);
   const MetadataReport& metadata() const { return metadata_; }
 
  protected:

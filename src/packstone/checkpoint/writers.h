@@ -18,7 +18,9 @@ struct PlannedTensor {
 };
 
 // plan_output(source, tensors, where): each tensor must be one of the architecture, once, with the
-// config's shape. Errors: kUnsupported naming all tensors without a rule; kInvalidInput otherwise.
+// config's shape; a source with packed weights that the architecture does not name is no model that
+// could be written whole.
+// Errors: kUnsupported naming all tensors without a rule; kInvalidInput otherwise.
 Result<std::vector<PlannedTensor>> plan_output(const Checkpoint& source,
                                                std::vector<OutputTensor> tensors,
                                                std::string_view where);
@@ -33,10 +35,15 @@ bool has_head(const std::vector<PlannedTensor>& tensors);
 // then says so. Errors: those of the key's read.
 Result<bool> lacks_tokenizer(const Checkpoint& source, MetadataReport& report);
 
-// folder_report(source, tensors): what the metadata of a folder of these tensors does not carry;
-// nothing is written. Errors: those of folder_config.
+// folder_report(source, tensors, options): what a folder of these tensors does not carry; nothing
+// is written. Errors: those of create_folder_writer, the containers' aside.
 Result<MetadataReport> folder_report(const Checkpoint& source,
-                                     const std::vector<PlannedTensor>& tensors);
+                                     const std::vector<PlannedTensor>& tensors,
+                                     const WriteOptions& options);
+
+// Whether the file of a folder is a form of the tokenizer beside tokenizer.json and
+// tokenizer_config.json that stock loaders read; a folder's are copied.
+bool is_tokenizer_file(std::string_view name);
 
 // check_planes(tensor, planes, where): the planes have the sizes of the format.
 Status check_planes(const PlannedTensor& tensor, const std::vector<ByteSpan>& planes,

@@ -208,6 +208,10 @@ Json row_json(FormatId id, const FormatParams& params, const KernelCall& call, c
 Result<std::vector<FormatId>> wanted_formats(const KernelCall& call) {
   if (call.layout.empty()) return all_formats();
   PACKSTONE_TRY(const LayoutTarget target, parse_layout("bench_kernel", call.layout));
+  if (target.described)
+    return fail(ErrorCode::kUnsupported, "cli.bench_kernel", "--layout",
+                fmt::format("`{}`", target.name), "a layout with kernels",
+                "`packstone formats` lists them");
   return target.family;
 }
 

@@ -1,5 +1,6 @@
 #include "packstone/cli/certificate.h"
 
+#include "packstone/cli/described.h"
 #include "packstone/cli/progress.h"
 
 namespace packstone::cli {
@@ -91,11 +92,12 @@ Status complete_certificate(Certificate& certificate, const std::vector<TensorPl
   }
   certificate.worst_verdict = verdict_name(worst_verdict(plans));
   const Checkpoint& source = *certificate.source_checkpoint;
-  PACKSTONE_TRY(const MetadataReport report,
-                CheckpointWriter::report(certificate.target.container, source, std::move(outputs)));
-  certificate.not_carried = source.unbound;
-  certificate.not_carried.insert(certificate.not_carried.end(), report.not_carried.begin(),
-                                 report.not_carried.end());
+  PACKSTONE_TRY(certificate.described,
+                described_pairs(source, *certificate.target_checkpoint, "certificate"));
+  PACKSTONE_TRY(MetadataReport report,
+                CheckpointWriter::report(certificate.target.container, source, std::move(outputs),
+                                         {.carry_described = !certificate.described.empty()}));
+  certificate.not_carried = std::move(report.not_carried);
   return {};
 }
 

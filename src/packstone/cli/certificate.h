@@ -19,7 +19,8 @@ Result<std::vector<TensorPlan>> plan_pairs(const Checkpoint& source, const Check
                                            Context& context, std::string_view command);
 
 // complete_certificate(certificate, plans): the pairs, their verdicts, and what was not carried.
-// Errors: those of plan_pairs for a missing tensor; those of CheckpointWriter::report.
+// Errors: those of plan_pairs for a missing tensor; those of described_pairs and of
+// CheckpointWriter::report.
 Status complete_certificate(Certificate& certificate, const std::vector<TensorPlan>& plans);
 
 }  // namespace packstone::cli

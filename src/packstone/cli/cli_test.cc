@@ -99,7 +99,7 @@ TEST(Cli, NothingToDoIsTwo) {
 TEST(Cli, WhatTheBuildLacksIsFive) {
   EXPECT_EQ(call({"inspect", "x", "--device", "cuda"}).code, 5);
   EXPECT_EQ(call({"inspect", "x", "--device", "cuda:1"}).code, 5);
-  EXPECT_EQ(call({"convert", "a", "b", "--to", "exl3"}).code, 5);
+  EXPECT_EQ(call({"quantize", "a", "b", "--to", "exl3", "--method", "rtn"}).code, 5);
   EXPECT_EQ(call({"convert", "a", "b.gguf", "--to", "gguf:Q4_K_M"}).code, 5);
   EXPECT_EQ(call({"generate", "a", "-p", "x", "--kv-type", "q8_0"}).code, 5);
   EXPECT_EQ(call({"quantize", "a", "b", "--to", "mlx-affine", "--method", "awq"}).code, 5);

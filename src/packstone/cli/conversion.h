@@ -47,12 +47,13 @@ enum class Proof { kHeaders, kFull };
 struct ConversionPlan {
   LayoutTarget layout;
   ContainerKind container{};
-  std::vector<TensorPlan> tensors;  // order of the source
+  std::vector<TensorPlan> tensors;                  // order of the source
+  std::vector<const UnsupportedTensor*> described;  // modules that are copied as they are
   std::vector<std::string> not_carried;
   Json calibration;                   // what a report says of it; null: none
   bool certify = false;               // write a certificate with the output
   std::filesystem::path certificate;  // where it stands, once written
-  std::uint64_t bytes = 0;            // of all target tensors
+  std::uint64_t bytes = 0;            // of all target tensors and copied modules
   std::uint64_t peak_memory_predicted = 0;
   bool refused() const;
   Verdict worst() const;
@@ -79,7 +80,8 @@ struct QuantizeRequest {
 // 2-D weights whose columns divide by the group change values; all other tensors, and all without
 // it, move exactly or are refused. Without `quantize`, act-order that the target has no place for
 // moves jointly (channel_moves.h): if one tensor of a joint move is refused, all of them are.
-// Errors: kCancelled.
+// Errors: kCancelled; those of CheckpointWriter::report, so that what has no place in the container
+// is refused before the work.
 Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTarget& layout,
                                        ContainerKind container,
                                        const std::optional<QuantizeRequest>& quantize, Proof proof,
@@ -99,6 +101,9 @@ Result<int> finish_conversion(const Checkpoint& source, ConversionPlan& plan,
                               const std::string& destination, bool force,
                               std::chrono::steady_clock::time_point start, Context& context,
                               std::string_view command);
+
+// planned_outputs(plan): what the writer is asked for. Errors: none.
+std::vector<OutputTensor> planned_outputs(const ConversionPlan& plan);
 
 // The JSON keys of plan, convert and quantize, memory and time aside.
 Json conversion_json(const ConversionPlan& plan);

@@ -251,6 +251,7 @@ std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const Lay
 TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& whole,
                        const std::optional<QuantizeRequest>& quantize, const ChannelMoves& moves,
                        Proof proof, Context& context) {
+  if (whole.layout.described) return copy_plan(tensor);
   std::optional<std::string> kept;
   if (quantize) {
     kept = kept_reason(tensor, whole.layout, *quantize);
@@ -313,7 +314,16 @@ Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTar
   refuse_together(moves, whole.tensors);
   for (const TensorPlan& plan : whole.tensors) whole.bytes += plan.bytes;
   if (progress) progress->finish();
-  whole.not_carried = source.unbound;
+  for (const UnsupportedTensor& module : source.unsupported) {
+    whole.described.push_back(&module);
+    whole.bytes += module.bytes;
+  }
+  if (!whole.refused()) {
+    PACKSTONE_TRY(MetadataReport report,
+                  CheckpointWriter::report(container, source, planned_outputs(whole),
+                                           {.carry_described = !whole.described.empty()}));
+    whole.not_carried = std::move(report.not_carried);
+  }
   whole.peak_memory_predicted = rss + source.bytes() + largest + moves.bytes() + kFixedMemory;
   return whole;
 }

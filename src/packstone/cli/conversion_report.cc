@@ -39,6 +39,18 @@ Json tensor_json(const ConversionPlan& whole, const TensorPlan& tensor) {
   return json;
 }
 
+Json described_json(const UnsupportedTensor& module) {
+  Json json;
+  json["name"] = module.name;
+  json["from"] = json["to"] = module.type;
+  json["verdict"] = verdict_name(Verdict::kSameBytes);
+  json["conditions"] = Json::array();
+  json["reason"] = "";
+  json["bits"] = module.bits;
+  json["bytes"] = module.bytes;
+  return json;
+}
+
 std::string tensor_line(const ConversionPlan& whole, const TensorPlan& tensor) {
   std::string line =
       fmt::format("{:<56} {} -> {}: {}", line_text(tensor.source->name),
@@ -69,6 +81,11 @@ void print_groups(std::ostream& out, const ConversionPlan& whole) {
     group.bytes += tensor.bytes;
     if (tensor.report) group.rms_max = std::max(group.rms_max, tensor.report->relative_rms);
   }
+  for (const UnsupportedTensor* module : whole.described) {
+    Group& group = groups[fmt::format("{} -> copied: same_bytes", line_text(module->detail))];
+    ++group.tensors;
+    group.bytes += module->bytes;
+  }
   for (const auto& [name, group] : groups) {
     out << fmt::format("{:>5} tensors  {}  ({})", group.tensors, name, bytes_text(group.bytes));
     if (group.rms_max >= 0) out << fmt::format(", largest relative rms {:.3e}", group.rms_max);
@@ -82,6 +99,7 @@ Json conversion_json(const ConversionPlan& plan) {
   Json json;
   Json tensors = Json::array();
   for (const TensorPlan& tensor : plan.tensors) tensors.push_back(tensor_json(plan, tensor));
+  for (const UnsupportedTensor* module : plan.described) tensors.push_back(described_json(*module));
   json["tensors"] = std::move(tensors);
   json["worst_verdict"] = verdict_name(plan.worst());
   json["bytes"] = plan.bytes;
@@ -96,6 +114,10 @@ void print_conversion(std::ostream& out, const ConversionPlan& plan, bool all) {
   if (!all) print_groups(out, plan);
   for (const TensorPlan& tensor : plan.tensors)
     if (all || tensor.plan.verdict == Verdict::kRefused) out << tensor_line(plan, tensor) << '\n';
+  for (const UnsupportedTensor* module : plan.described)
+    if (all)
+      out << fmt::format("{:<56} {} -> copied: same_bytes\n", line_text(module->name),
+                         line_text(module->detail));
   for (const std::string& name : plan.not_carried)
     out << "not carried: " << line_text(name) << '\n';
   if (!plan.certificate.empty())

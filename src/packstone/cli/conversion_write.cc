@@ -109,17 +109,21 @@ Status certify(CheckpointWriter& writer, const Checkpoint& source, const Convers
 
 }  // namespace
 
-Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
-                        const std::string& destination, bool force, Context& context,
-                        std::string_view command) {
+std::vector<OutputTensor> planned_outputs(const ConversionPlan& plan) {
   std::vector<OutputTensor> outputs;
   for (const TensorPlan& tensor : plan.tensors)
     outputs.push_back(
         {tensor.source->name, tensor.source->shape, tensor.target.id, tensor.plan.params});
+  return outputs;
+}
+
+Status write_conversion(const Checkpoint& source, ConversionPlan& plan,
+                        const std::string& destination, bool force, Context& context,
+                        std::string_view command) {
   PACKSTONE_TRY(const std::unique_ptr<CheckpointWriter> writer,
-                CheckpointWriter::create(destination, plan.container, source, std::move(outputs),
-                                         WriteOptions{.force = force}));
-  for (const std::string& key : writer->metadata().not_carried) plan.not_carried.push_back(key);
+                CheckpointWriter::create(
+                    destination, plan.container, source, planned_outputs(plan),
+                    WriteOptions{.force = force, .carry_described = !plan.described.empty()}));
   Progress progress(context, "writing", plan.bytes);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     PACKSTONE_CHECK_OK(context.check_cancel(command));

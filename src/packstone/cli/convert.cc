@@ -3,6 +3,7 @@
 
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/conversion.h"
+#include "packstone/cli/described.h"
 #include "packstone/cli/process.h"
 
 namespace packstone::cli {
@@ -20,7 +21,9 @@ Result<int> run_convert(Arguments arguments, Context& context) {
       "in down_proj only, together with the rows of gate_proj and up_proj: its columns sorted by "
       "group, as the conditions say. If one tensor cannot move, nothing is written "
       "and "
-      "the exit code is 3. DST is a GGUF file for a gguf: layout or a name ending in .gguf, else a "
+      "the exit code is 3. With --to exl3 or paroquant a folder of that layout is copied, tensor "
+      "by "
+      "tensor. DST is a GGUF file for a gguf: layout or a name ending in .gguf, else a "
       "folder. The output is read back, and packstone.certificate.json in the folder, or "
       "DST.certificate.json beside the file, says what it holds and what every tensor keeps; "
       "packstone verify recomputes it.");
@@ -36,7 +39,7 @@ Result<int> run_convert(Arguments arguments, Context& context) {
   PACKSTONE_TRY(const LayoutTarget layout, parse_layout("convert", to));
   PACKSTONE_TRY(const ContainerKind container, target_container("convert", layout, destination));
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(source_path));
-  PACKSTONE_CHECK_OK(require_supported(source, "cli.convert"));
+  PACKSTONE_CHECK_OK(check_described_move(source, layout, "convert"));
   PACKSTONE_CHECK_OK(check_destination("convert", source, destination, container, force));
   PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, std::nullopt,
                                                      Proof::kFull, context, "convert"));

@@ -3,6 +3,7 @@
 
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/compare.h"
+#include "packstone/cli/described.h"
 #include "packstone/cli/layouts.h"
 #include "packstone/cli/output.h"
 #include "packstone/cli/progress.h"
@@ -84,6 +85,27 @@ void diff_tensor(const CheckpointTensor& a, const CheckpointTensor& b, Context& 
     report.different.push_back({a.name, comparison.max_abs, {comparison.row, comparison.col}, {}});
 }
 
+// Modules of layouts without a format: by their bytes. One that the other model has in a format is
+// there under the same name.
+void diff_described(const Checkpoint& a, const Checkpoint& b, DiffReport& report) {
+  const auto name_of = &UnsupportedTensor::name;
+  for (const UnsupportedTensor& module : a.unsupported) {
+    const auto other = std::ranges::find(b.unsupported, module.name, name_of);
+    if (other == b.unsupported.end()) {
+      report.only_in_a.push_back(module.name);
+      continue;
+    }
+    const std::string fault = described_fault(module, *other);
+    if (fault.empty())
+      report.same_bytes.push_back(module.name);
+    else
+      report.different.push_back({module.name, std::numeric_limits<double>::infinity(), {}, fault});
+  }
+  for (const UnsupportedTensor& module : b.unsupported)
+    if (std::ranges::find(a.unsupported, module.name, name_of) == a.unsupported.end())
+      report.only_in_b.push_back(module.name);
+}
+
 Json diff_json(const DiffReport& report) {
   Json json;
   json["same_bytes"] = report.same_bytes.size();
@@ -151,8 +173,8 @@ Result<int> run_diff(Arguments arguments, Context& context) {
   if (parsed == Parsed::kHelpShown) return 0;
   PACKSTONE_TRY(const Checkpoint a, open_checkpoint(path_a));
   PACKSTONE_TRY(const Checkpoint b, open_checkpoint(path_b));
-  PACKSTONE_CHECK_OK(require_supported(a, "cli.diff"));
-  PACKSTONE_CHECK_OK(require_supported(b, "cli.diff"));
+  PACKSTONE_CHECK_OK(require_comparable(a, "cli.diff"));
+  PACKSTONE_CHECK_OK(require_comparable(b, "cli.diff"));
   DiffReport report;
   PACKSTONE_TRY(const std::set<std::string> reordered, reordered_names(a, b, context));
   Progress progress(context, "comparing", a.bytes());
@@ -170,6 +192,7 @@ Result<int> run_diff(Arguments arguments, Context& context) {
   for (const CheckpointTensor& tensor : b.tensors)
     if (a.find(tensor.name) == nullptr) report.only_in_b.push_back(tensor.name);
   progress.finish();
+  diff_described(a, b, report);
   if (context.json)
     print_json(context.out, diff_json(report));
   else

@@ -44,6 +44,7 @@ Status check_out(const LogitsCall& call) {
 Result<int> run_call(const LogitsCall& call, Context& context) {
   PACKSTONE_CHECK_OK(check_out(call));
   PACKSTONE_TRY(Checkpoint checkpoint, open_checkpoint(call.model));
+  PACKSTONE_CHECK_OK(require_supported(checkpoint, "cli.eval_logits"));
   PACKSTONE_TRY(const std::vector<std::int32_t> tokens, input_tokens(call, checkpoint));
   PACKSTONE_TRY(Model model, Model::load(std::move(checkpoint), context.pool()));
   const std::int64_t vocab = model.config().vocab;

@@ -45,7 +45,10 @@ Inspection from_checkpoint(const Checkpoint& checkpoint) {
     result.rows.push_back({tensor.name, tensor.type, tensor.detail, tensor.shape, tensor.bytes,
                            element_count(tensor.shape)});
     result.problems.push_back(
-        fmt::format("{}: type {} has no format in this build", tensor.name, tensor.type));
+        is_described_layout(tensor.type)
+            ? fmt::format("{}: layout {} is described and copied, not run", tensor.name,
+                          tensor.type)
+            : fmt::format("{}: type {} has no format in this build", tensor.name, tensor.type));
   }
   for (const std::string& name : checkpoint.unbound)
     result.problems.push_back(

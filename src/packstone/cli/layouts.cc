@@ -10,9 +10,9 @@ namespace {
 // Layouts of the design that this build does not have: their names are valid, so the answer is
 // "not supported" and not "no such layout".
 constexpr std::string_view kAbsent[] = {
-    "mlx-mxfp4", "mlx-mxfp8", "mlx-nvfp4", "gptq",          "gptq_v2", "gptq_p",   "marlin",
-    "bitblas",   "awq-gemm",  "awq-gemv",  "awq-gemv_fast", "llm-awq", "mxfp4",    "qqq",
-    "paroquant", "exl3",      "fp8",       "bnb-nf4",       "bnb-fp4", "bnb-int8", "ct-pack"};
+    "mlx-mxfp4", "mlx-mxfp8", "mlx-nvfp4", "gptq",          "gptq_v2", "gptq_p", "marlin",
+    "bitblas",   "awq-gemm",  "awq-gemv",  "awq-gemv_fast", "llm-awq", "mxfp4",  "qqq",
+    "fp8",       "bnb-nf4",   "bnb-fp4",   "bnb-int8",      "ct-pack"};
 
 // The mixes of llama-quantize: recipes over several layouts, not layouts.
 constexpr std::string_view kMixes[] = {"gguf:Q2_K_S", "gguf:Q3_K_S", "gguf:Q3_K_M", "gguf:Q3_K_L",
@@ -77,9 +77,11 @@ std::string layout_text(FormatId id, const FormatParams& params) {
 }
 
 Result<LayoutTarget> parse_layout(std::string_view command, std::string_view text) {
-  LayoutTarget target{std::string(text), std::nullopt, text.starts_with("gguf:"), {}};
+  LayoutTarget target{std::string(text), std::nullopt, text.starts_with("gguf:"), {}, false};
+  target.described = is_described_layout(text);
+  if (target.described) return target;
   std::string_view name = text == "mlx-mxfp4" ? "mxfp4" : text;
-  std::vector<std::string_view> choices;
+  std::vector<std::string_view> choices(described_layouts().begin(), described_layouts().end());
   for (const FloatAlias& alias : kGgufFloats) {
     choices.push_back(alias.alias);
     if (alias.alias == text) name = alias.name;

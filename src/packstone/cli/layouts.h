@@ -19,11 +19,12 @@ struct LayoutTarget {
   std::optional<FormatId> format;
   bool gguf = false;             // the name wants a GGUF file
   std::vector<FormatId> family;  // what the name stands for, narrow codes first
+  bool described = false;        // a layout without a format: the folder is copied
 };
 
 // parse_layout("gguf:Q4_0"). gguf:F32, gguf:F16 and gguf:BF16 are the floats in a GGUF file.
 // Errors: kInvalidInput for an unknown name, with the nearest; kUnsupported for a known layout that
-//         this build lacks.
+//         this build lacks. exl3 and paroquant are names of copies.
 Result<LayoutTarget> parse_layout(std::string_view command, std::string_view text);
 
 // The formats that a packed tensor may take under the target, best first:

@@ -8,6 +8,7 @@ namespace packstone::cli {
 Result<LoadedModel> load_model(const std::string& path, const LoadOptions& options,
                                Context& context) {
   PACKSTONE_TRY(Checkpoint checkpoint, open_checkpoint(path));
+  PACKSTONE_CHECK_OK(require_supported(checkpoint, "cli.load_model"));
   PACKSTONE_TRY(Tokenizer tokenizer, checkpoint_tokenizer(checkpoint));
   PACKSTONE_TRY(Model model, Model::load(std::move(checkpoint), context.pool(), options));
   return LoadedModel{std::move(model), std::move(tokenizer)};

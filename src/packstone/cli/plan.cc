@@ -1,5 +1,6 @@
 // packstone plan: what a convert or quantize would do, from headers only.
 #include "packstone/cli/arguments.h"
+#include "packstone/cli/described.h"
 #include "packstone/cli/process.h"
 #include "packstone/cli/quantize_options.h"
 
@@ -57,7 +58,8 @@ Result<int> run_plan(Arguments arguments, Context& context) {
     PACKSTONE_TRY(layout, parse_layout("plan", options.to));
   }
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(path));
-  PACKSTONE_CHECK_OK(require_supported(source, "cli.plan"));
+  PACKSTONE_CHECK_OK(request ? require_supported(source, "cli.plan")
+                             : check_described_move(source, layout, "plan"));
   if (request) choose_metadata(source, *request);
   const ContainerKind container = layout.gguf ? ContainerKind::kGguf : ContainerKind::kFolder;
   PACKSTONE_TRY(const ConversionPlan plan, plan_conversion(source, layout, container, request,

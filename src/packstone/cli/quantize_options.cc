@@ -158,6 +158,10 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
     return no_effect(where(command), "--mode",
                      fmt::format("{} has no mode parity", options.method));
   PACKSTONE_TRY(LayoutTarget layout, parse_layout(command, options.to));
+  if (layout.described)
+    return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
+                fmt::format("`{}`", layout.name), "a layout that this build makes",
+                "a folder of this layout is copied by `convert`");
   PACKSTONE_TRY(const FormatId id, member_of(command, layout, options));
   PACKSTONE_CHECK_OK(check_layout(command, options, method, id));
   PACKSTONE_TRY(const FormatParams params, group_of(command, options, id));
