@@ -19,6 +19,9 @@ enum class GgufMode {
 // What a column's error counts, where best has the choice. sigma2 is the mean of x^2 over 256
 // columns (the row for types of 32).
 enum class GgufWeighting {
+  // kImportance where there is an importance, else kImportanceMagnitude: each the lower KL
+  // divergence of a small model in Q4_0, where the other stands in its place.
+  kAuto,
   kImportance,           // importance[col]: the diagonal of the layer's Hessian; 1 without it
   kImportanceMagnitude,  // importance[col] * sqrt(sigma2 + x^2): ggml's heuristic
 };
@@ -28,7 +31,7 @@ struct GgufEncodeOptions {
   // Mean square of each input column [cols], finite, >= 0; empty: all columns alike. In best mode a
   // column counts at least 2^-20 of the largest of its block, and all alike where all are zero.
   std::span<const float> importance = {};
-  GgufWeighting weighting = GgufWeighting::kImportance;
+  GgufWeighting weighting = GgufWeighting::kAuto;
 };
 
 struct GgufEncoded {

@@ -72,7 +72,7 @@ Run ours(const Data& data, FormatId id, GgufMode mode, std::span<const float> im
   Run run;
   run.seconds = seconds_of([&] {
     const auto made = gguf_encode(matrix_rows(data.values, kCols), {kRows, kCols}, id,
-                                  {mode, importance}, pool, "bench");
+                                  {mode, importance, GgufWeighting::kImportance}, pool, "bench");
     if (!made) return;
     run.error = made->weighted_rms;
     run.from_search = static_cast<double>(made->from_search) / static_cast<double>(made->blocks);

@@ -258,7 +258,8 @@ TEST(GgufEncode, TinyAndHugeValuesStayFinite) {
       for (int exponent = -149; exponent<128; exponent += exponent> - 30 && exponent < 24 ? 1 : 7) {
         std::vector<float> values = gguf::heavy_tailed(256, 7);
         for (float& value : values) value = std::ldexp(std::clamp(value, -1.0f, 1.0f), exponent);
-        const auto made = encode(values, {1, 256}, id, {.mode = mode});
+        const auto made =
+            encode(values, {1, 256}, id, {.mode = mode, .weighting = GgufWeighting::kImportance});
         if (!made) {
           EXPECT_EQ(made.error().code, ErrorCode::kNotRepresentable) << made.error().message;
           EXPECT_TRUE(exponent > 0 || mode == GgufMode::kParity);
