@@ -318,11 +318,9 @@ bool gguf_encode_supports(FormatId target) {
   return gguf::find_block_encoder(target) != nullptr;
 }
 
-RowSource matrix_rows(std::span<const float> values, std::int64_t cols) {
-  return [values, cols](std::int64_t row, std::span<float> out) {
-    std::ranges::copy(
-        values.subspan(static_cast<std::size_t>(row * cols), static_cast<std::size_t>(cols)),
-        out.begin());
+RowSource matrix_rows(const MatrixView& matrix) {
+  return [matrix](std::int64_t row, std::span<float> out) {
+    std::copy_n(matrix.row(row), out.size(), out.begin());
   };
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "packstone/base/matrix_view.h"
 #include "packstone/quantize/quantizer.h"
 
 namespace packstone {
@@ -64,7 +65,7 @@ Result<GgufEncoded> gguf_encode(const RowSource& source, Shape shape, FormatId t
 // Whether gguf_encode has an encoder for a format.
 bool gguf_encode_supports(FormatId target);
 
-// The rows of a row-major matrix of `cols` columns, which must outlive the source.
-RowSource matrix_rows(std::span<const float> values, std::int64_t cols);
+// The rows of a matrix, whose memory must outlive the source.
+RowSource matrix_rows(const MatrixView& matrix);
 
 }  // namespace packstone

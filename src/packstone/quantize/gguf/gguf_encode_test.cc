@@ -129,8 +129,8 @@ TEST(GgufEncode, D7_BytesDoNotDependOnThreads) {
     std::optional<GgufEncoded> first;
     for (const int threads : {1, 2, 5}) {
       ThreadPool pool(threads);
-      auto made = gguf_encode(matrix_rows(values, 512), shape, id, {.importance = importance}, pool,
-                              "weight");
+      auto made = gguf_encode(matrix_rows({values.data(), 23, 512, 512}), shape, id,
+                              {.importance = importance}, pool, "weight");
       ASSERT_TRUE(made.has_value()) << made.error().message;
       if (!first) {
         first = std::move(*made);
