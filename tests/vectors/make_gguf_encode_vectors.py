@@ -10,6 +10,8 @@ gguf_encode/<name>.json   the blocks that ggml_quantize_chunk makes of them, wit
 gguf_encode/corners.json  a row of scales about the ends of binary16 and halfway between two of its
                           numbers, with the blocks of every type and that importance; and a hash of
                           the MXFP4 blocks of every power of two and floats near it
+gguf_encode/hashes.json   hashes of the blocks of many rows that a linear congruence makes, with an
+                          importance that is mostly zero
 """
 import ctypes
 from importlib.metadata import version
@@ -20,6 +22,7 @@ from make_format_vectors import ggml, pointer, write
 
 COMMAND = "python tests/vectors/make_gguf_encode_vectors.py"
 ROWS, COLS = 6, 1024
+SEEDS = [1, 2, 3, 4]
 POWER_STEPS = (0, 1, 2, 5, 11, 22, 44, 45, 64)
 # name: number of the type in ggml, block columns, block bytes
 TYPES = {
@@ -115,6 +118,24 @@ def fnv1a(data):
     return f"{value:016x}"
 
 
+def congruence(seed, count):
+    """The top 31 bits of each state of the generator."""
+    numbers = np.empty(count, np.int64)
+    for i in range(count):
+        seed = (seed * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
+        numbers[i] = seed >> 33
+    return numbers
+
+
+def congruent_rows(seed):
+    """256 rows of 256: four kinds of values, and an importance of which one in 20 is not 0."""
+    v = (congruence(seed, 65536) % 2001 - 1000).astype(np.float32).reshape(64, 4, 256)
+    kinds = [v[:, 0] * np.float32(2.0 ** -12), v[:, 1] * v[:, 1] * v[:, 1] * np.float32(2.0 ** -32),
+             np.abs(v[:, 2]) * np.float32(2.0 ** -10), v[:, 3] * np.float32(0.5) + np.float32(700)]
+    values = np.stack(kinds, 1).reshape(256, 256)
+    return values, (congruence(seed + 1, 256) % 20 == 0).astype(np.float32)
+
+
 def quantize(library, name, values, importance):
     number, block, size = TYPES[name]
     blocks = np.zeros(values.size // block * size, np.uint8)
@@ -145,6 +166,14 @@ def main():
         "plain": {name: quantize(library, name, row, None) for name in TYPES},
         "weighted": {name: quantize(library, name, row, importance) for name in TYPES},
         "mxfp4_blocks": len(powers), "mxfp4_fnv1a": fnv1a(blocks)})
+    hashes = {name: [] for name in TYPES}
+    for seed in SEEDS:
+        many, sparse = congruent_rows(seed)
+        for name in TYPES:
+            hashes[name].append(fnv1a(bytes.fromhex(quantize(library, name, many, sparse))))
+    write("gguf_encode", "hashes", {
+        "producer": f"ggml, libggml-python {version('libggml-python')}, ggml_quantize_chunk",
+        "command": COMMAND, "seeds": SEEDS, "weighted": hashes})
 
 
 if __name__ == "__main__":

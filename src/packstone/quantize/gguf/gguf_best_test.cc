@@ -63,9 +63,17 @@ std::vector<Named> kinds_of_importance() {
   return kinds;
 }
 
-// sum w (x - decoded)^2 of each block, w from the importance as GgufEncodeOptions says.
+double mean_square(std::span<const float> x) {
+  double sum = 0;
+  for (const float value : x) sum += static_cast<double>(value) * value;
+  return sum / static_cast<double>(x.size());
+}
+
+// sum w (x - decoded)^2 of each block, w as GgufEncodeOptions says.
 std::vector<double> block_errors(const GgufEncoded& made, const std::vector<float>& x,
-                                 const std::vector<float>& importance, std::size_t block) {
+                                 const std::vector<float>& importance, bool magnitude) {
+  const gguf::BlockEncoder& encoder = *gguf::find_block_encoder(made.weight.id());
+  const auto block = static_cast<std::size_t>(encoder.block);
   std::vector<float> decoded(x.size());
   decode_row(made.weight, 0, decoded);
   std::vector<double> errors(x.size() / block);
@@ -73,8 +81,11 @@ std::vector<double> block_errors(const GgufEncoded& made, const std::vector<floa
     float largest = 0;
     for (std::size_t i = begin; i < begin + block && !importance.empty(); ++i)
       largest = std::max(largest, importance[i]);
+    const double sigma2 =
+        mean_square(encoder.row_sigma ? std::span(x) : std::span(x).subspan(begin, block));
     for (std::size_t i = begin; i < begin + block; ++i) {
-      const double w = largest > 0 ? std::max(importance[i] / largest, 0x1p-20f) : 1.0f;
+      double w = largest > 0 ? std::max(importance[i] / largest, 0x1p-20f) : 1.0f;
+      if (magnitude) w *= std::sqrt(sigma2 + static_cast<double>(x[i]) * x[i]);
       const double difference = static_cast<double>(x[i]) - decoded[i];
       errors[begin / block] += w * (difference * difference);
     }
@@ -82,26 +93,37 @@ std::vector<double> block_errors(const GgufEncoded& made, const std::vector<floa
   return errors;
 }
 
+// Compares every block of a row under one weighting; true where parity has an answer.
+bool compare_blocks(FormatId id, const Named& row, const Named& importance,
+                    GgufWeighting weighting) {
+  const auto parity = encode(row.values, {1, kCols}, id,
+                             {.mode = GgufMode::kParity, .importance = importance.values});
+  const auto best =
+      encode(row.values, {1, kCols}, id, {.importance = importance.values, .weighting = weighting});
+  const std::string what =
+      std::string(format_info(id).name) + ", " + row.name + ", " + importance.name;
+  EXPECT_TRUE(best.has_value()) << what;
+  if (!parity || !best) return false;
+  const bool magnitude = weighting == GgufWeighting::kImportanceMagnitude ||
+                         (weighting == GgufWeighting::kAuto && importance.values.empty());
+  const auto before = block_errors(*parity, row.values, importance.values, magnitude);
+  const auto after = block_errors(*best, row.values, importance.values, magnitude);
+  // Weights of magnitudes are rounded to binary32 by the encoder.
+  const double rounding = magnitude ? 1 + 1e-6 : 1;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_LE(after[i], before[i] * rounding) << what << " block " << i;
+  return true;
+}
+
 TEST(GgufBest, NoBlockIsWorseThanParity) {
   int compared = 0;
   for (const FormatId id : encodable_formats())
     for (const Named& row : kinds_of_rows())
-      for (const Named& importance : kinds_of_importance()) {
-        const auto parity = encode(row.values, {1, kCols}, id,
-                                   {.mode = GgufMode::kParity, .importance = importance.values});
-        const auto best = encode(row.values, {1, kCols}, id, {.importance = importance.values});
-        const std::string what =
-            std::string(format_info(id).name) + ", " + row.name + ", " + importance.name;
-        ASSERT_TRUE(best.has_value()) << what << ": " << best.error().message;
-        if (!parity) continue;
-        const auto block = static_cast<std::size_t>(gguf::find_block_encoder(id)->block);
-        const auto before = block_errors(*parity, row.values, importance.values, block);
-        const auto after = block_errors(*best, row.values, importance.values, block);
-        for (std::size_t i = 0; i < before.size(); ++i)
-          ASSERT_LE(after[i], before[i]) << what << " block " << i;
-        ++compared;
-      }
-  EXPECT_GT(compared, 18 * 13 * 4);
+      for (const Named& importance : kinds_of_importance())
+        for (const auto weighting : {GgufWeighting::kAuto, GgufWeighting::kImportance,
+                                     GgufWeighting::kImportanceMagnitude})
+          compared += compare_blocks(id, row, importance, weighting);
+  EXPECT_GT(compared, 18 * 13 * 4 * 3);
 }
 
 TEST(GgufBest, TotalErrorFallsOnOrdinaryWeights) {
@@ -157,9 +179,10 @@ TEST(GgufBest, ScalesAreNearTheBestOfAllStored) {
     for (std::uint64_t i = 0; i < 6; ++i) {
       const std::vector<float> x =
           i % 2 == 0 ? gguf::gaussian(block, kSeed + i) : gguf::heavy_tailed(block, kSeed + i);
-      const auto made = encode(x, {1, static_cast<std::int64_t>(block)}, id, {});
+      const auto made = encode(x, {1, static_cast<std::int64_t>(block)}, id,
+                               {.weighting = GgufWeighting::kImportance});
       ASSERT_TRUE(made.has_value());
-      const double error = block_errors(*made, x, {}, block)[0];
+      const double error = block_errors(*made, x, {}, false)[0];
       const double best = exhaustive_error(id, x);
       EXPECT_LE(best, error * (1 + 1e-9)) << name;
       found += error;
@@ -175,7 +198,7 @@ TEST(GgufBest, ZeroImportanceFallsBackToValues) {
   std::vector<float> importance(kCols, 1.0f);
   std::fill_n(importance.begin(), 256, 0.0f);
   for (const FormatId id : encodable_formats()) {
-    const auto plain = encode(x, {1, kCols}, id, {});
+    const auto plain = encode(x, {1, kCols}, id, {.weighting = GgufWeighting::kImportance});
     const auto made = encode(x, {1, kCols}, id, {.importance = importance});
     ASSERT_TRUE(plain.has_value() && made.has_value());
     EXPECT_LE(made->report.relative_rms, 1.02 * plain->report.relative_rms) << format_info(id).name;

@@ -102,23 +102,24 @@ void search_weights(const Job& job, const BlockInput& input, std::span<float> we
   for (const float value : input.importance) largest = std::max(largest, value);
   for (std::size_t i = 0; i < weights.size(); ++i)
     weights[i] = largest > 0 ? std::max(input.importance[i] / largest, kImportanceFloor) : 1.0f;
-  if (job.options.weighting == GgufWeighting::kImportance) return;
+  const bool magnitude = job.options.weighting == GgufWeighting::kAuto
+                             ? input.importance.empty()
+                             : job.options.weighting == GgufWeighting::kImportanceMagnitude;
+  if (!magnitude) return;
   double sigma2 = input.row_mean_square;
   if (!job.encoder.row_sigma) {
     sigma2 = 0;
     for (const float value : input.x) sigma2 += static_cast<double>(value) * value;
     sigma2 /= static_cast<double>(input.x.size());
   }
-  double top = 0;
-  std::vector<double>::size_type i = 0;
-  double magnitude[256];
-  for (; i < weights.size(); ++i) {
+  double top = 0, scaled[256];
+  for (std::size_t i = 0; i < weights.size(); ++i) {
     const double value = input.x[i];
-    magnitude[i] = weights[i] * std::sqrt(sigma2 + value * value);
-    top = std::max(top, magnitude[i]);
+    scaled[i] = weights[i] * std::sqrt(sigma2 + value * value);
+    top = std::max(top, scaled[i]);
   }
   if (!(top > 0)) return;
-  for (i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(magnitude[i] / top);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(scaled[i] / top);
 }
 
 void encode_block(const Job& job, const BlockInput& input, const BlockOutput& output,
@@ -317,11 +318,9 @@ bool gguf_encode_supports(FormatId target) {
   return gguf::find_block_encoder(target) != nullptr;
 }
 
-RowSource matrix_rows(std::span<const float> values, std::int64_t cols) {
-  return [values, cols](std::int64_t row, std::span<float> out) {
-    std::ranges::copy(
-        values.subspan(static_cast<std::size_t>(row * cols), static_cast<std::size_t>(cols)),
-        out.begin());
+RowSource matrix_rows(const MatrixView& matrix) {
+  return [matrix](std::int64_t row, std::span<float> out) {
+    std::copy_n(matrix.row(row), out.size(), out.begin());
   };
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "packstone/base/matrix_view.h"
 #include "packstone/quantize/quantizer.h"
 
 namespace packstone {
@@ -19,6 +20,9 @@ enum class GgufMode {
 // What a column's error counts, where best has the choice. sigma2 is the mean of x^2 over 256
 // columns (the row for types of 32).
 enum class GgufWeighting {
+  // kImportance where there is an importance, else kImportanceMagnitude: each the lower KL
+  // divergence of a small model in Q4_0, where the other stands in its place.
+  kAuto,
   kImportance,           // importance[col]: the diagonal of the layer's Hessian; 1 without it
   kImportanceMagnitude,  // importance[col] * sqrt(sigma2 + x^2): ggml's heuristic
 };
@@ -28,7 +32,7 @@ struct GgufEncodeOptions {
   // Mean square of each input column [cols], finite, >= 0; empty: all columns alike. In best mode a
   // column counts at least 2^-20 of the largest of its block, and all alike where all are zero.
   std::span<const float> importance = {};
-  GgufWeighting weighting = GgufWeighting::kImportance;
+  GgufWeighting weighting = GgufWeighting::kAuto;
 };
 
 struct GgufEncoded {
@@ -61,7 +65,7 @@ Result<GgufEncoded> gguf_encode(const RowSource& source, Shape shape, FormatId t
 // Whether gguf_encode has an encoder for a format.
 bool gguf_encode_supports(FormatId target);
 
-// The rows of a row-major matrix of `cols` columns, which must outlive the source.
-RowSource matrix_rows(std::span<const float> values, std::int64_t cols);
+// The rows of a matrix, whose memory must outlive the source.
+RowSource matrix_rows(const MatrixView& matrix);
 
 }  // namespace packstone

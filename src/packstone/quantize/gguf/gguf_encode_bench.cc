@@ -71,8 +71,9 @@ Run ours(const Data& data, FormatId id, GgufMode mode, std::span<const float> im
   ThreadPool pool(1);
   Run run;
   run.seconds = seconds_of([&] {
-    const auto made = gguf_encode(matrix_rows(data.values, kCols), {kRows, kCols}, id,
-                                  {mode, importance}, pool, "bench");
+    const auto made =
+        gguf_encode(matrix_rows({data.values.data(), kRows, kCols, kCols}), {kRows, kCols}, id,
+                    {mode, importance, GgufWeighting::kImportance}, pool, "bench");
     if (!made) return;
     run.error = made->weighted_rms;
     run.from_search = static_cast<double>(made->from_search) / static_cast<double>(made->blocks);

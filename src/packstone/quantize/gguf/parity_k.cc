@@ -70,6 +70,31 @@ float largest_steps(const float (&values)[Kind::kGroups], std::uint8_t (&stored)
   return largest / static_cast<float>(Kind::kTop);
 }
 
+// What the fields of the block hold: a number that fits comes back as it is. Bits of others run
+// over into their neighbours where the reference packs without a bound: in Q2_K, and in Q4_K with
+// an importance.
+template <class Kind>
+void store_scales(AffineBlock<Kind::kGroups>& block, bool bounded) {
+  for (int j = 0; j < Kind::kGroups; ++j) {
+    std::uint8_t &ls = block.ls[j], &lm = block.lm[j];
+    if (Kind::kNarrow) {
+      lm = static_cast<std::uint8_t>((lm | ls >> 4) & 15);
+      ls &= 15;
+    } else if (bounded) {
+      ls = std::min<std::uint8_t>(ls, Kind::kTop);
+      lm = std::min<std::uint8_t>(lm, Kind::kTop);
+    } else if (j >= 4) {
+      // The top two bits lie above those of group j - 4, which are still whole.
+      ls = static_cast<std::uint8_t>((ls & 63) | (block.ls[j - 4] >> 6) << 4);
+      lm = static_cast<std::uint8_t>((lm & 63) | (block.lm[j - 4] >> 6) << 4);
+    }
+  }
+  for (int j = 0; j < Kind::kGroups; ++j) {
+    block.ls[j] &= Kind::kTop;
+    block.lm[j] &= Kind::kTop;
+  }
+}
+
 template <int Group, int High>
 void affine_block(const BlockInput& input, const BlockOutput& output) {
   using Kind = AffineKind<Group, High>;
@@ -94,10 +119,10 @@ void affine_block(const BlockInput& input, const BlockOutput& output) {
                      : largest_steps<Kind>(block.scale, block.ls);
   block.dmin = weighted ? positive_scale(block.minimum, group_weight, Kind::kTop, block.lm)
                         : largest_steps<Kind>(block.minimum, block.lm);
+  store_scales<Kind>(block, High == 31 || !weighted);
   const std::uint32_t d = float_to_half(block.d), dmin = float_to_half(block.dmin);
   for (std::size_t j = 0; j < Kind::kGroups; ++j) {
-    const std::uint32_t ls = std::min<std::uint32_t>(Kind::kTop, block.ls[j]);
-    const std::uint32_t lm = std::min<std::uint32_t>(Kind::kTop, block.lm[j]);
+    const std::uint32_t ls = block.ls[j], lm = block.lm[j];
     output.raw[j] = {{d, dmin, ls, lm}};
     const float scale = half_to_float(static_cast<std::uint16_t>(d)) * static_cast<float>(ls);
     if (scale == 0) continue;

@@ -23,7 +23,8 @@ inline std::vector<FormatId> encodable_formats() {
 inline Result<GgufEncoded> encode(const std::vector<float>& values, Shape shape, FormatId id,
                                   const GgufEncodeOptions& options) {
   ThreadPool pool(1);
-  return gguf_encode(matrix_rows(values, shape.cols), shape, id, options, pool, "weight");
+  return gguf_encode(matrix_rows({values.data(), shape.rows, shape.cols, shape.cols}), shape, id,
+                     options, pool, "weight");
 }
 
 // Normal values, sigma 0.02.
