@@ -203,7 +203,7 @@ TEST(Grid, NearTheEncodersOfGguf) {
       return sum;
     };
     const auto grid = round_to_grid(layer.view(), importance, id, {}, pool, "test");
-    const auto encoded = gguf_encode(matrix_rows(layer.weight, kCols), {kRows, kCols}, id,
+    const auto encoded = gguf_encode(matrix_rows(layer.view()), {kRows, kCols}, id,
                                      {.importance = importance}, pool, "test");
     ASSERT_TRUE(grid && encoded);
     std::printf("%-12s grid / encoder %.4f\n", std::string(format_info(id).name).c_str(),
