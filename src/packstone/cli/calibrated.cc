@@ -56,7 +56,7 @@ Result<SecondMoment> Run::statistics(const std::vector<std::string>& names, std:
   PACKSTONE_CHECK_OK(inputs([&](const MatrixView& rows) { moment.add(rows, product_); }));
   moment.finish(product_);
   const std::int64_t seen = moment.rows() + moment.dropped();
-  if (moment.rows() < 1 || 10 * moment.dropped() > seen)
+  if (moment.rows() < 1 || 10 * moment.dropped() > seen)  // make() refuses a walk without tokens
     return fail(ErrorCode::kNotRepresentable, fmt::format("cli.{}", command_), names.front(),
                 fmt::format("{} of {} input rows that are not finite", moment.dropped(), seen),
                 "at most a tenth", "the model overflows on this text");
@@ -124,18 +124,22 @@ Status Run::layers(LayerWalk& walk) {
 Status Run::head(LayerWalk& walk) {
   const auto inputs = [&](const InputSink& sink) { return walk.head_inputs(sink); };
   constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
-  if (source_.config.tied_embeddings) return matrices({std::string(kEmbedding)}, inputs, nullptr);
-  PACKSTONE_CHECK_OK(matrices({"lm_head.weight"}, inputs, nullptr));
+  const std::string head(source_.config.tied_embeddings ? kEmbedding : "lm_head.weight");
+  PACKSTONE_CHECK_OK(matrices({head}, inputs, nullptr));
   for (const auto& [name, wanted] : wanted_)
     if (!wanted.tensor->made) PACKSTONE_CHECK_OK(round(wanted));
   return {};
 }
 
-// A matrix that the text does not run through: the embedding of a model with a head of its own.
+// A matrix that the text does not run through, as the embedding of a model with a head of its own:
+// rounded to nearest, and the report says so.
 Status Run::round(const Wanted& wanted) {
   TensorPlan& tensor = *wanted.tensor;
   tensor.made = journal_.find(wanted.index, tensor);
-  if (tensor.made) return {};
+  if (tensor.made) {
+    tensor.plan.conditions.push_back("rounded to nearest: no calibration text runs through it");
+    return {};
+  }
   const Shape shape = tensor.source->weight.shape();
   PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
   PACKSTONE_TRY(Quantized result, round_to_grid({values.data(), shape.rows, shape.cols, shape.cols},
@@ -143,6 +147,7 @@ Status Run::round(const Wanted& wanted) {
                                                 context_.pool(), tensor.source->name));
   tensor.report = result.report;
   tensor.made = std::move(result.weight);
+  tensor.plan.conditions.push_back("rounded to nearest: no calibration text runs through it");
   return journal_.add(wanted.index, tensor);
 }
 

@@ -93,7 +93,11 @@ Result<Calibration> read_calibration(std::string_view command, const Calibration
   std::optional<std::int32_t> bos;
   PACKSTONE_TRY(const std::vector<std::int32_t> tokens,
                 file_tokens(command, options.file, text, source, bos));
-  const std::int64_t length = std::min<std::int64_t>(options.length, source.config.context);
+  const std::int64_t length = options.length;
+  if (length > source.config.context)
+    return fail(ErrorCode::kInvalidInput, where(command), "--sequence-length",
+                fmt::to_string(length),
+                fmt::format("at most the model's {}", source.config.context));
   // With BOS in front a sample has one token of text less.
   const std::int64_t step = length - (bos ? 1 : 0);
   Calibration calibration;
@@ -110,11 +114,12 @@ Result<Calibration> read_calibration(std::string_view command, const Calibration
     sequence.insert(sequence.end(), first, first + step);
   }
   calibration.sha256 = sha256_text(text);
-  calibration.json = {{"sha256", calibration.sha256},
-                      {"chunks", calibration.chunks},
-                      {"samples", calibration.sequences.size()},
-                      {"sequence_length", length},
-                      {"seed", options.seed}};
+  std::string ids;
+  for (const auto& sequence : calibration.sequences)
+    ids += fmt::format("{}\n", fmt::join(sequence, " "));
+  calibration.json = {{"sha256", calibration.sha256}, {"tokens_sha256", sha256_text(ids)},
+                      {"chunks", calibration.chunks}, {"samples", calibration.sequences.size()},
+                      {"sequence_length", length},    {"seed", options.seed}};
   return calibration;
 }
 

@@ -38,8 +38,14 @@ ChannelMove make_move(const CheckpointTensor& consumer, const ChannelRelation& r
                       const Checkpoint& source) {
   ChannelMove move;
   move.consumer = &consumer;
-  for (const std::string& name : relation.producers)
-    if (const CheckpointTensor* producer = source.find(name)) move.producers.push_back(producer);
+  for (const std::string& name : relation.producers) {
+    const CheckpointTensor* producer = source.find(name);
+    if (producer != nullptr)
+      move.producers.push_back(producer);
+    else if (name.ends_with(".weight"))
+      move.fault = fmt::format("there is no {}, whose rows would follow", name);
+  }
+  if (!move.fault.empty()) return move;
   Result<std::vector<std::int32_t>> order = sorted_columns(consumer.weight, consumer.name);
   if (order)
     move.order = std::make_shared<const std::vector<std::int32_t>>(*std::move(order));

@@ -33,12 +33,20 @@ Json header_of(const TensorPlan& tensor) {
   return header;
 }
 
-template <class Number>
-bool read_number(const Json& header, const char* key, Number& value) {
+std::optional<double> real_of(const Json& header, const char* key) {
   const auto found = header.find(key);
-  if (found == header.end() || !found->is_number()) return false;
-  value = found->get<Number>();
-  return true;
+  if (found == header.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+std::optional<std::int64_t> count_of(const Json& header, const char* key) {
+  const auto found = header.find(key);
+  if (found == header.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<std::int64_t>();
+}
+bool says(const Json& header, const char* key, std::string_view text) {
+  const auto found = header.find(key);
+  return found != header.end() && found->is_string() &&
+         found->get_ref<const std::string&>() == text;
 }
 
 // The parts of a whole file: header and planes. Nothing for a damaged one.
@@ -58,17 +66,28 @@ std::optional<Parts> parts_of(ByteSpan bytes) {
   return Parts{*std::move(header), bytes.subspan(line + 1, body.size() - line - 1)};
 }
 
-bool read_report(const Json& header, TensorPlan& tensor) {
+std::optional<QuantizeReport> read_report(const Json& header) {
+  const auto rms = real_of(header, "relative_rms"), max = real_of(header, "max_abs");
+  const auto row = count_of(header, "row"), col = count_of(header, "col");
+  const auto lost = count_of(header, "lost_groups");
+  if (!rms || !max || !row || !col || !lost) return std::nullopt;
   QuantizeReport report;
-  const bool whole = read_number(header, "relative_rms", report.relative_rms) &&
-                     read_number(header, "max_abs", report.max_abs) &&
-                     read_number(header, "row", report.row) &&
-                     read_number(header, "col", report.col) &&
-                     read_number(header, "lost_groups", report.lost_groups);
-  double proxy = 0;
-  tensor.report = report;
-  if (read_number(header, "proxy_error", proxy)) tensor.proxy_error = proxy;
-  return whole;
+  report.relative_rms = *rms;
+  report.max_abs = *max;
+  report.row = *row;
+  report.col = *col;
+  report.lost_groups = *lost;
+  return report;
+}
+
+// Whether all that the folder holds is a journal's: also one that a kill left without its call.
+bool is_journal(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name != kCallFile && !name.ends_with(".weight") && !name.starts_with('.')) return false;
+  }
+  return !error;
 }
 
 Status write_call(const fs::path& folder, const Json& call) {
@@ -98,28 +117,31 @@ Status check_call(const fs::path& folder, const Json& call) {
 }  // namespace
 
 Result<Journal> Journal::open(const fs::path& destination, const Json& call, bool resume,
-                              Context& context) {
+                              bool force, Context& context) {
   fs::path folder = destination;
   if (folder.filename().empty()) folder = folder.parent_path();
   folder += ".journal";
   std::error_code error;
   const fs::file_status status = fs::symlink_status(folder, error);
   const bool there = fs::exists(status);
-  if (there && (!fs::is_directory(status) || !fs::exists(folder / kCallFile, error)))
+  if (there && (!fs::is_directory(status) || !is_journal(folder)))
     return fail(ErrorCode::kInvalidInput, kWhere, folder.string(), "something else there",
                 "a journal or nothing", "move it away");
-  if (resume && there) {
+  const bool begun = there && fs::exists(folder / kCallFile, error);
+  if (resume && begun) {
     PACKSTONE_CHECK_OK(check_call(folder, call));
     return Journal(std::move(folder));
   }
+  if (begun && !force)
+    return fail(ErrorCode::kInvalidInput, kWhere, folder.string(), "the work of a run that stopped",
+                "no journal, or --resume to go on with it", "--force starts from the beginning");
   if (resume)
     context.err << fmt::format("no journal at {}: starting from the beginning\n",
                                line_text(folder.string()));
-  else if (there)
-    context.err << fmt::format("{} is thrown away; --resume goes on with it\n",
-                               line_text(folder.string()));
+  error.clear();
   if (there) fs::remove_all(folder, error);
-  if (!fs::create_directory(folder, error) || error)
+  if (!error) fs::create_directory(folder, error);
+  if (error)
     return fail(ErrorCode::kIo, kWhere, folder.string(), error.message(), "a folder to write to");
   PACKSTONE_CHECK_OK(write_call(folder, call));
   return Journal(std::move(folder));
@@ -137,11 +159,12 @@ std::optional<PackedWeight> Journal::find(std::size_t index, TensorPlan& tensor)
   const std::optional<Parts> parts = parts_of((*map)->bytes());
   const FormatId id = tensor.target.id;
   const Shape shape = tensor.source->weight.shape();
-  if (!parts || parts->header.value("name", "") != tensor.source->name ||
-      parts->header.value("format", "") != format_info(id).name ||
-      parts->planes.size() != weight_bytes(id, shape, tensor.plan.params) ||
-      !read_report(parts->header, tensor))
+  if (!parts || !says(parts->header, "name", tensor.source->name) ||
+      !says(parts->header, "format", format_info(id).name) ||
+      parts->planes.size() != weight_bytes(id, shape, tensor.plan.params))
     return std::nullopt;
+  const std::optional<QuantizeReport> report = read_report(parts->header);
+  if (!report) return std::nullopt;
   std::vector<ByteSpan> planes;
   std::size_t at = 0;
   for (int plane = 0; plane < format_info(id).plane_count; ++plane) {
@@ -152,16 +175,24 @@ std::optional<PackedWeight> Journal::find(std::size_t index, TensorPlan& tensor)
   auto bound = PackedWeight::bind(id, shape, tensor.plan.params, std::move(planes), *map,
                                   tensor.source->name);
   if (!bound) return std::nullopt;
+  tensor.report = report;
+  tensor.proxy_error = real_of(parts->header, "proxy_error");
   return *std::move(bound);
 }
 
 Status Journal::add(std::size_t index, TensorPlan& tensor) const {
   PACKSTONE_TRY(OutputFile out, OutputFile::create(file(index)));
-  std::string body = header_of(tensor).dump() + "\n";
-  for (int plane = 0; plane < tensor.made->plane_count(); ++plane)
-    body += text_of(tensor.made->plane(plane));
-  body += sha256_text(body);
-  PACKSTONE_CHECK_OK(out.write(std::as_bytes(std::span(body))));
+  try {
+    std::string body = header_of(tensor).dump() + "\n";
+    body.reserve(body.size() + tensor.made->bytes() + kSumDigits);
+    for (int plane = 0; plane < tensor.made->plane_count(); ++plane)
+      body += text_of(tensor.made->plane(plane));
+    body += sha256_text(body);
+    PACKSTONE_CHECK_OK(out.write(std::as_bytes(std::span(body))));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted, kWhere, file(index).string(), "too little memory",
+                "one more copy of the weight");
+  }
   PACKSTONE_CHECK_OK(out.commit());
   std::optional<PackedWeight> bound = find(index, tensor);
   if (!bound)

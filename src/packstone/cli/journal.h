@@ -14,12 +14,13 @@ namespace packstone::cli {
 // another name, flushed and renamed, and ends in the SHA-256 of all that stands before.
 class Journal {
  public:
-  // open(destination, call, resume, context): with `resume` goes on with the journal that is there,
-  // or says that there is none; without, begins anew, and says so where one is thrown away.
-  // Errors: kInvalidInput when the journal is of another call or source (resume), or something else
-  //         stands in its place; kIo, kExhausted.
+  // open(destination, call, resume, force, context): with `resume` goes on with the journal that is
+  // there, or says that there is none; without, begins anew. The work of a run that stopped is
+  // thrown away with `force` only.
+  // Errors: kInvalidInput when the journal is of another call or source (resume), when one is there
+  //         (neither resume nor force), or something else stands in its place; kIo, kExhausted.
   static Result<Journal> open(const std::filesystem::path& destination, const Json& call,
-                              bool resume, Context& context);
+                              bool resume, bool force, Context& context);
 
   // The weight of a tensor that an earlier run finished, with its report; nothing when it did not,
   // or the file is damaged. The bytes stay in the file.

@@ -6,11 +6,15 @@
 namespace packstone::cli {
 namespace {
 
+// Of the journal: weights of another version of the quantizers do not go together with this one's.
+constexpr std::string_view kProgramVersion = "packstone 0.1.0";
+
 // All that decides what a calibrated quantize writes.
 Result<Json> call_json(const QuantizeOptions& options, const QuantizeTarget& target,
                        const Calibration& calibration, const Checkpoint& source) {
   PACKSTONE_TRY(const std::string sum, model_sha256(source));
   Json call;
+  call["program"] = kProgramVersion;
   call["source_sha256"] = sum;
   call["method"] = options.method;
   call["to"] = format_info(target.request.format).name;
@@ -48,7 +52,6 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
   options.add_calibration(app);
   app.flag("--resume", options.resume,
            "goes on with the journal of a run that was stopped, DST.journal");
-  app.hide("--resume");
   app.flag("--force", force, "replace an existing DST");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
@@ -70,7 +73,7 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
                   read_calibration("quantize", options.calibration, source));
     plan.calibration = calibration.json;
     PACKSTONE_TRY(const Json call, call_json(options, target, calibration, source));
-    PACKSTONE_TRY(journal, Journal::open(destination, call, options.resume, context));
+    PACKSTONE_TRY(journal, Journal::open(destination, call, options.resume, force, context));
     PACKSTONE_CHECK_OK(quantize_calibrated(source, calibration, *target.calibrated, *journal, plan,
                                            context, "quantize"));
   }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "packstone/checkpoint/content_hash.h"
 #include "packstone/cli/test_call.h"
 #include "tests/support/tiny_checkpoint.h"
 
@@ -119,6 +120,55 @@ TEST_F(Quantize, ResumeWithoutJournalSaysSo) {
   const Called called = call(resume);
   EXPECT_EQ(called.code, 0);
   EXPECT_NE(called.err.find("starting from the beginning"), std::string::npos) << called.err;
+}
+
+// The work of a run that stopped is not thrown away unasked; what a kill left half begun is.
+TEST_F(Quantize, JournalsThatAreThere) {
+  const fs::path journal = folder_ / "j.journal";
+  fs::create_directory(journal);
+  EXPECT_EQ(call(arguments("j", "mlx-affine")).code, 0) << "an empty folder";
+  fs::create_directory(journal);
+  std::ofstream(journal / "3.weight") << "left over";
+  std::vector<std::string> again = arguments("j", "mlx-affine");
+  again.push_back("--force");
+  EXPECT_EQ(call(again).code, 0) << "no call.json";
+  fs::create_directory(journal);
+  std::ofstream(journal / "call.json") << "{}";
+  EXPECT_EQ(call(arguments("j2", "mlx-affine")).code, 0);
+  std::ofstream(folder_ / "k.journal") << "a file";
+  EXPECT_EQ(call(arguments("k", "mlx-affine")).code, 2);
+  fs::create_directory(folder_ / "l.journal");
+  std::ofstream(folder_ / "l.journal/call.json") << "{}";
+  EXPECT_EQ(call(arguments("l", "mlx-affine")).code, 2) << "neither --resume nor --force";
+  fs::create_directory(folder_ / "m.journal");
+  std::ofstream(folder_ / "m.journal/precious.txt") << "mine";
+  EXPECT_EQ(call(arguments("m", "mlx-affine")).code, 2);
+  EXPECT_TRUE(fs::exists(folder_ / "m.journal/precious.txt"));
+}
+
+// A file of the journal whose sum is right and whose header is not is no finished weight.
+TEST_F(Quantize, HostileJournalFiles) {
+  ASSERT_EQ(call(arguments("whole", "mlx-affine")).code, 0);
+  std::atomic<bool> cancel{false};
+  std::jthread stopper([&](const std::stop_token& stop) {
+    while (!stop.stop_requested() && !fs::exists(folder_ / "h.journal/5.weight"))
+      std::this_thread::yield();
+    cancel = true;
+  });
+  ASSERT_EQ(call(arguments("h", "mlx-affine"), &cancel).code, 130);
+  stopper.request_stop();
+  const char* const headers[] = {"{\"name\": 1}\n", "[]\n", "no json\n", "", "{}\n"};
+  std::size_t next = 0;
+  for (const auto& entry : fs::directory_iterator(folder_ / "h.journal")) {
+    if (entry.path().extension() != ".weight") continue;
+    const std::string body = headers[next++ % std::size(headers)];
+    std::ofstream(entry.path(), std::ios::trunc) << body << sha256_text(body);
+  }
+  std::vector<std::string> resume = arguments("h", "mlx-affine");
+  resume.push_back("--resume");
+  const Called called = call(resume);
+  EXPECT_EQ(called.code, 0) << called.err;
+  EXPECT_EQ(bytes(folder_ / "h/model.safetensors"), bytes(folder_ / "whole/model.safetensors"));
 }
 
 TEST_F(Quantize, BadCallsAreTwo) {

@@ -1,5 +1,6 @@
 #include "packstone/quantize/error_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -31,6 +32,11 @@ bool add_errors(std::span<const float> values, std::span<const float> decoded, s
     report.col = static_cast<std::int64_t>(col);
   }
   return true;
+}
+
+bool is_lost(std::span<const float> values, const GroupValues& group) {
+  return group.scale == 0 && group.offset == 0 &&
+         std::ranges::any_of(values, [](float value) { return value != 0; });
 }
 
 void merge_reports(QuantizeReport& into, const QuantizeReport& from) {

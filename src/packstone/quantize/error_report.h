@@ -34,6 +34,10 @@ bool check_finite(std::span<const float> values, std::int64_t row, ValueFault& f
 bool add_errors(std::span<const float> values, std::span<const float> decoded, std::int64_t row,
                 QuantizeReport& report, ErrorSums& sums, ValueFault& fault);
 
+// is_lost(values, group): whether the stored parameters of a group make all its values zero
+// although one is not.
+bool is_lost(std::span<const float> values, const GroupValues& group);
+
 // merge_reports(into, from): takes the larger error, of equal ones the first in row order; counts
 // add.
 void merge_reports(QuantizeReport& into, const QuantizeReport& from);

@@ -1,6 +1,7 @@
 #include "packstone/quantize/feedback.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <new>
 #include <numeric>
@@ -154,21 +155,28 @@ void run_row(Job& job, std::int64_t row, std::int64_t block, std::int64_t block_
   }
 }
 
-// Parameters from the weights as they are.
-void fit_all(Job& job, ThreadPool& pool, std::vector<Worker>& workers) {
+// Parameters from the weights as they are; false without memory.
+bool fit_all(Job& job, ThreadPool& pool, std::vector<Worker>& workers) {
+  std::atomic<bool> no_memory{false};
   auto work = [&](std::int64_t begin, std::int64_t end, int index) {
     Worker& worker = workers[static_cast<std::size_t>(index)];
-    for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t col = 0; col < job.cols; col += job.unit) {
-        std::copy_n(job.weight.row(row) + col, std::min(job.unit, job.cols - col),
-                    worker.values.begin());
-        fit_unit(job, row, col, worker, job.raw.data());
-      }
+    try {
+      for (std::int64_t row = begin; row < end; ++row)
+        for (std::int64_t col = 0; col < job.cols; col += job.unit) {
+          std::copy_n(job.weight.row(row) + col, std::min(job.unit, job.cols - col),
+                      worker.values.begin());
+          fit_unit(job, row, col, worker, job.raw.data());
+        }
+    } catch (const std::bad_alloc&) {  // no exception leaves a task
+      no_memory = true;
+    }
   };
   pool.parallel(job.rows, kRowsAtATime, work);
+  return !no_memory;
 }
 
-void run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
+// False without memory.
+bool run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
   std::vector<Worker> workers(static_cast<std::size_t>(pool.size()));
   const auto groups = static_cast<std::size_t>(ceil_div(job.unit, job.group));
   for (Worker& worker : workers) {
@@ -179,7 +187,8 @@ void run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
   }
   const bool wide = job.unit > 2 * kBlockCols;
   const bool fit_first = wide || job.options.static_groups;
-  if (fit_first) fit_all(job, pool, workers);
+  if (fit_first && !fit_all(job, pool, workers)) return false;
+  std::atomic<bool> no_memory{false};
   const std::int64_t step = wide ? kBlockCols : ceil_div(kBlockCols, job.unit) * job.unit;
   job.current.resize(static_cast<std::size_t>(job.rows * std::min(step, job.cols)));
   for (std::int64_t block = 0; block < job.cols; block += step) {
@@ -190,11 +199,17 @@ void run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
               {job.turned.data() + block * job.cols, width, block, job.cols}, job.current.data(),
               width);
     auto work = [&](std::int64_t first, std::int64_t last, int index) {
-      for (std::int64_t row = first; row < last; ++row)
-        run_row(job, row, block, end, !fit_first, workers[static_cast<std::size_t>(index)]);
+      try {
+        for (std::int64_t row = first; row < last; ++row)
+          run_row(job, row, block, end, !fit_first, workers[static_cast<std::size_t>(index)]);
+      } catch (const std::bad_alloc&) {  // no exception leaves a task
+        no_memory = true;
+      }
     };
     pool.parallel(job.rows, kRowsAtATime, work);
+    if (no_memory) return false;
   }
+  return true;
 }
 
 struct Quadratic {
@@ -257,7 +272,9 @@ Result<PackedWeight> run_slices(Job& job, const MatrixView& weight, const Matrix
     job.codes.resize(static_cast<std::size_t>(job.rows * job.cols));
     if (!job.upper.empty()) job.errors.resize(job.codes.size());
     job.raw.resize(static_cast<std::size_t>(job.rows * job.groups()));
-    run_blocks(job, product, pool);
+    if (!run_blocks(job, product, pool))
+      return fail(ErrorCode::kExhausted, kWhere, subject, "too little memory",
+                  "the scratch of one unit of columns per thread");
     pack(job, owned, first, pool);
   }
   return std::move(owned).release(subject);
@@ -285,6 +302,11 @@ Status check(const FeedbackInput& input, FormatId target, const FormatParams& pa
     return fail(ErrorCode::kInvalidInput, kWhere, subject,
                 fmt::format("{} values of a Hessian", input.hessian.size()),
                 fmt::format("[{}, {}]", cols, cols));
+  for (std::size_t i = 0; i < cols; ++i)
+    if (!std::isfinite(input.hessian[i * cols + i]))
+      return fail(ErrorCode::kNotRepresentable, kWhere, subject,
+                  fmt::format("a Hessian that is not finite at [{}, {}]", i, i),
+                  "finite activations");
   if (!(options.beta >= 0 && options.beta <= 1))
     return fail(ErrorCode::kInvalidInput, kWhere, subject, fmt::format("beta {}", options.beta),
                 "a number from 0 to 1");

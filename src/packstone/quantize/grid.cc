@@ -188,11 +188,11 @@ void Grid::fit_coded(const FitData& data, RawParams& raw) const {
   const std::size_t at = scale_.nearest(free.scale);
   const std::size_t first = at < kNeighbours ? 0 : at - kNeighbours;
   const std::size_t last = std::min(at + kNeighbours, scale_.number.size() - 1);
-  float best = 0;
+  float best = group_error(data, scale_.number[at], kNoOffset, linear_.center);
   std::size_t chosen = at;
   for (std::size_t i = first; i <= last; ++i) {
     const float error = group_error(data, scale_.number[i], kNoOffset, linear_.center);
-    if (i == first || error < best) best = error, chosen = i;
+    if (error < best) best = error, chosen = i;
   }
   raw.pattern[scale_.which] = scale_.pattern[chosen];
 }
@@ -333,8 +333,9 @@ Levels::Rounded Levels::round(float value) const {
   if (sorted_.empty()) {
     const float center = static_cast<float>(values_.center);
     const float position = (value - values_.offset) * inverse_ + center;
-    const auto code = static_cast<std::uint32_t>(
-        static_cast<std::int32_t>(std::rint(std::clamp(position, 0.0f, code_max_))));
+    // Not std::clamp: 0 * infinity, of a scale whose reciprocal is none, counts as the first code.
+    const float level = position > 0 ? std::min(position, code_max_) : 0.0f;
+    const auto code = static_cast<std::uint32_t>(static_cast<std::int32_t>(std::rint(level)));
     return {code, decode_value<LinearScheme>(values_, code)};
   }
   const auto after = std::ranges::lower_bound(sorted_, value);

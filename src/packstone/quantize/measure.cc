@@ -31,8 +31,7 @@ std::int64_t lost_groups(const PackedWeight& weight, std::span<const float> valu
   std::int64_t lost = 0;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const auto part = values.subspan(g * width, std::min(width, values.size() - g * width));
-    lost += groups[g].scale == 0 && groups[g].offset == 0 &&
-            std::ranges::any_of(part, [](float value) { return value != 0; });
+    lost += is_lost(part, groups[g]);
   }
   return lost;
 }

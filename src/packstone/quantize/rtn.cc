@@ -76,9 +76,7 @@ void quantize_row(const Job& job, std::int64_t row, Worker& worker) {
   decode_params(job.target.id, job.target.params, worker.raw, worker.groups);
   for (std::size_t group = 0; group < worker.groups.size(); ++group) {
     const auto values = std::span(worker.values).subspan(group * width, width);
-    if (worker.groups[group].scale == 0 &&
-        std::ranges::any_of(values, [](float value) { return value != 0; }))
-      ++worker.report.lost_groups;
+    worker.report.lost_groups += is_lost(values, worker.groups[group]);
     for (std::size_t i = 0; i < width; ++i)
       worker.decoded[group * width + i] =
           decode_value<LinearScheme>(worker.groups[group], worker.codes[group * width + i]);

@@ -156,11 +156,9 @@ bool check_range(const Job& job, std::int64_t row, Worker& worker) {
 void count_lost_groups(const Job& job, Worker& worker) {
   job.ops.values(job.params, worker.raw, worker.groups);
   for (std::size_t group = 0; group < worker.groups.size(); ++group)
-    if (worker.groups[group].scale == 0 &&
-        std::ranges::any_of(
-            std::span(worker.values).subspan(group * job.group_cols, job.group_cols),
-            [](float value) { return value != 0; }))
-      ++worker.report.lost_groups;
+    worker.report.lost_groups +=
+        is_lost(std::span(worker.values).subspan(group * job.group_cols, job.group_cols),
+                worker.groups[group]);
 }
 
 void add_weighted(const Job& job, const Worker& worker, RowSums& sums) {
