@@ -60,11 +60,17 @@ def formats_page(packstone):
         "",
         "Made by `tools/generate_docs.py` from `packstone formats --json`.",
         "",
-        "| layout | bits | groups | read | write | run on CPU | run on CUDA | exact moves to |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "Code bits are those of an unpacked code; a grid type stores one index for several codes.",
+        "Bits per weight are stored, scales included, by a 256 x 1024 weight in its plainest "
+        "variant.",
+        "",
+        "| layout | code bits | bits per weight | groups | read | write | run on CPU | run on CUDA "
+        "| exact moves to |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for entry in json.loads(done.stdout):
-        cells = [f"`{entry['name']}`", words(entry["bits"]), words(entry["group_sizes"])]
+        cells = [f"`{entry['name']}`", words(entry["bits"]), f"{entry['bits_per_weight']:.4g}"]
+        cells.append(words(entry["group_sizes"]))
         cells += [words(entry[k]) for k in ("read", "write", "run_cpu", "run_cuda")]
         cells.append(", ".join(f"`{name}`" for name in entry["exact_to"]) or "-")
         lines.append("| " + " | ".join(cells) + " |")

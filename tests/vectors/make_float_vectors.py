@@ -2,7 +2,7 @@
 """Writes the oracle vectors of the float-coded and Hugging Face formats.
 
     pip install mlx==0.32.4 mlx-cpu==0.32.4 bitsandbytes==0.50.2 compressed-tensors==0.20.1 \
-        ml_dtypes==0.6.0 libggml-python==0.20.2.post1 torch numpy
+        ml_dtypes==0.6.0 torch numpy
     python tests/vectors/make_float_vectors.py
 
 format/<name>.json: random and adversarial planes with every value their producer decodes, in
@@ -12,16 +12,13 @@ float32 on the CPU. As make_format_vectors.py, with
 Producers: MLX mx.dequantize (mxfp8, nvfp4), compressed-tensors dequantize (packed integers, nvfp4),
 bitsandbytes' portable 4-bit decoder with the stored table (its AVX-512 kernel
 gives other values where blocks cross the ends of rows) and int8_vectorwise_dequant. FP8 and
-ModelOpt's NVFP4 are float32 arithmetic on the tables of ml_dtypes, by their definition. ggml's
-dequantize_row_nvfp4, with the sign of code 8 set: zeros of it are -0 here and +0 there.
+ModelOpt's NVFP4 are float32 arithmetic on the tables of ml_dtypes, by their definition.
 """
-import ctypes
 import json
 import pathlib
 from importlib.metadata import version
 
 import bitsandbytes.functional as bnb
-import libggml
 import ml_dtypes
 import mlx.core as mx
 import numpy as np
@@ -154,21 +151,6 @@ def make_nvfp4(rng):
           multiplied)
 
 
-def make_gguf(rng):
-    folder = pathlib.Path(libggml.__file__).parent / "lib64"
-    library = ctypes.CDLL(str(folder / "libggml-base.so"))
-    blocks = rng.integers(0, 256, (64, 36), dtype=np.uint8)
-    blocks[:, :4] = np.arange(256).reshape(64, 4)
-    values = np.zeros((2, 32 * 64), np.float32)
-    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (blocks, values)]
-    library.dequantize_row_nvfp4(*pointers, ctypes.c_int64(values.size))
-    codes = blocks[:, 4:].reshape(64, 4, 8)
-    codes = np.concatenate([codes & 15, codes >> 4], -1).reshape(values.shape)
-    values[codes == 8] = -0.0
-    write("gguf.nvfp4", f"ggml, libggml-python {version('libggml-python')}, dequantize_row_nvfp4",
-          [case([blocks], values, 0)])
-
-
 def make_packed(rng):
     producer = f"compressed-tensors {version('compressed-tensors')}, pack_to_int32 and dequantize"
     for bits in 4, 8:
@@ -253,7 +235,7 @@ def main():
     make_fp8(rng)
     make_mlx(rng)
     make_nvfp4(rng)
-    make_gguf(rng)
+    rng.integers(0, 256, 64 * 36, dtype=np.uint8)  # where make_packed begins
     make_packed(rng)
     make_bnb(rng)
 

@@ -1,13 +1,10 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
-
 #include "packstone/checkpoint/module_pattern.h"
-
-#include <pcre2.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "packstone/checkpoint/names.h"
+#include "packstone/text/pcre2_code.h"
 
 namespace packstone {
 namespace {
@@ -91,18 +88,6 @@ std::optional<std::string> exact_of(std::string_view pattern) {
 
 }  // namespace
 
-struct ModulePattern::Code {
-  pcre2_code* code = nullptr;
-  pcre2_match_context* context = nullptr;
-  Code() = default;
-  Code(const Code&) = delete;
-  Code& operator=(const Code&) = delete;
-  ~Code() {
-    pcre2_match_context_free(context);
-    pcre2_code_free(code);
-  }
-};
-
 bool glob_match(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -177,26 +162,13 @@ Result<ModulePattern> ModulePattern::start_regex(std::string_view pattern, bool 
     return fail(ErrorCode::kCorruptData, kWhere, subject,
                 fmt::format("a pattern of {} bytes", pattern.size()),
                 fmt::format("at most {} bytes", kPatternBytesMax));
-  int number = 0;
-  PCRE2_SIZE offset = 0;
-  auto code = std::make_shared<Code>();
-  pcre2_compile_context* compile = pcre2_compile_context_create(nullptr);
-  if (compile != nullptr) pcre2_set_parens_nest_limit(compile, 50);
-  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                             PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &number, &offset,
-                             compile);
-  pcre2_compile_context_free(compile);
-  if (code->code == nullptr) {
-    PCRE2_UCHAR message[256] = {};
-    pcre2_get_error_message(number, message, sizeof message);
-    return fail(ErrorCode::kCorruptData, kWhere, subject, reinterpret_cast<const char*>(message),
-                "a pattern that PCRE2 compiles");
-  }
-  code->context = pcre2_match_context_create(nullptr);
-  if (code->context == nullptr)
+  auto code = std::make_shared<text::Pcre2Code>();
+  const std::uint32_t options = PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C;
+  const std::string wrong = code->compile(pattern, options, 50);
+  if (code->code == nullptr)
+    return fail(ErrorCode::kCorruptData, kWhere, subject, wrong, "a pattern that PCRE2 compiles");
+  if (!code->limit(kMatchLimit, 1024))
     return fail(ErrorCode::kExhausted, kWhere, subject, "no memory", "memory");
-  pcre2_set_match_limit(code->context, kMatchLimit);
-  pcre2_set_heap_limit(code->context, 1024);  // KiB
   made.code_ = std::move(code);
   return made;
 }

@@ -10,6 +10,10 @@
 
 #include "packstone/base/result.h"
 
+namespace packstone::text {
+struct Pcre2Code;
+}
+
 namespace packstone {
 
 // A module by the name that its tensors have in the file, and by the name without the prefix of a
@@ -54,7 +58,6 @@ class ModulePattern {
 
  private:
   enum class Kind { kLayers, kLinear, kExact, kSkipEntry, kStart };
-  struct Code;
   explicit ModulePattern(Kind kind) : kind_(kind) {}
   Result<bool> matches_start(std::string_view name) const;
 
@@ -64,7 +67,7 @@ class ModulePattern {
   std::string text_;                // kExact, kStart without code, kSkipEntry
   std::vector<std::string> parts_;  // kSkipEntry
   std::string subject_;
-  std::shared_ptr<const Code> code_;
+  std::shared_ptr<const text::Pcre2Code> code_;
 };
 
 // glob_match(pattern, text): `*` is any run of characters, `?` any one. Cost: product of lengths.

@@ -94,8 +94,9 @@ Result<int> run_formats(Arguments arguments, Context& context) {
   Options app(
       "formats",
       "The table of layouts. Every one is read and run on the CPU from its packed bytes; none "
-      "on CUDA in this build. `exact to` names the layouts to which a convert "
-      "can keep every value, as far as headers tell.");
+      "on CUDA in this build. `bits` are those of an unpacked code, `b/w` the stored bits per "
+      "weight, scales included; a grid type stores one index for several codes. `exact to` names "
+      "the layouts to which a convert can keep every value, as far as headers tell.");
   bool pairs = false;
   app.flag("--pairs", pairs, "every ordered pair of formats with the best verdict of a convert");
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));

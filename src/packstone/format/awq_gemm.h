@@ -18,10 +18,12 @@
 namespace packstone {
 
 template <int Bits>
-struct AwqGemm {
+struct AwqGemm : ChosenGroups,
+                 TensorPlanes<AwqGemm<Bits>>,
+                 ScaleZeroParams<ParamCoding::kMetadata, Bits> {
   static_assert(Bits >= 2 && Bits <= 8);
-  static constexpr auto kNameText = name_with_width("awq_gemm.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
+  static constexpr WidthName kText{"awq_gemm", Bits};
+  static constexpr std::string_view kName = kText.view();
   static constexpr std::string_view kLayout = "awq-gemm";
   static constexpr std::string_view kSource =
       "AutoAWQ 0.2.9, awq/modules/linear/gemm.py; GPTQModel 7.7.0, qlinear/torch_awq.py";
@@ -32,10 +34,6 @@ struct AwqGemm {
   static constexpr std::array<std::int32_t, 5> kGroups{16, 32, 64, 128, kWholeRow};
   static constexpr std::array<PlaneSpec, 3> kPlanes{
       {{".qweight", "I32"}, {".qzeros", "I32"}, {".scales", kMetadataType}}};
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kMetadata, 0},
-      {ParamKind::kZero, ParamCoding::kUnsigned, Bits},
-  }};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (shape.rows % 8 != 0) return "rows a multiple of 8";
@@ -43,14 +41,6 @@ struct AwqGemm {
     return group_listed(kGroups, shape.cols, params)
                ? nullptr
                : "a group of 16, 32, 64 or 128 columns or the whole row";
-  }
-  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
-    return params.group_cols;
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    const PlaneDims dims = plane_dims(plane, shape, params);
-    return unsigned64(dims.dim[0]) * unsigned64(dims.dim[1]) * (plane == 2 ? 2 : 4);
   }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     const std::int64_t lines = plane == 0 ? shape.cols : group_count(shape, params);
@@ -74,16 +64,6 @@ struct AwqGemm {
     if (which == 0) return one_piece(2, unsigned64(unit * shape.rows + row) * 16, 16);
     const std::int64_t place = row / 8 * 8 + lane(static_cast<int>(row % 8));
     return one_piece(1, unsigned64(32 * unit * line_words(shape) + Bits * place), Bits);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
-    return {decode_float(params.metadata, raw.pattern[0]), kNoOffset,
-            static_cast<std::int32_t>(raw.pattern[1])};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams& params,
-                               RawParams& raw) {
-    raw.pattern[1] = static_cast<std::uint32_t>(group.center);
-    return group.center >= 0 && group.center < (1 << Bits) && group.offset == 0.0f &&
-           encode_float_exact(params.metadata, group.scale, raw.pattern[0]);
   }
 
  private:

@@ -38,7 +38,7 @@ constexpr bool awq_padding_defined(const FormatParams& params) {
          params.group_cols == 16;
 }
 
-struct AwqGemv {
+struct AwqGemv : ChosenGroups, TensorPlanes<AwqGemv>, ScaleZeroParams<ParamCoding::kF16, 4> {
   static constexpr std::string_view kName = "awq_gemv.w4";
   static constexpr std::string_view kLayout = "awq-gemv";
   static constexpr std::string_view kSource = "AutoAWQ 0.2.9, awq/modules/linear/gemv.py";
@@ -49,24 +49,12 @@ struct AwqGemv {
   static constexpr std::array<std::int32_t, 3> kGroups{64, 128, kWholeRow};
   static constexpr std::array<PlaneSpec, 3> kPlanes{
       {{".qweight", "I32"}, {".qzeros", "I32"}, {".scales", "F16"}}};
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-      {ParamKind::kZero, ParamCoding::kUnsigned, 4},
-  }};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (shape.cols % 8 != 0 || shape.rows % 8 != 0) return "rows and cols multiples of 8";
     if (!group_listed(kGroups, shape.cols, params) || !awq_padding_defined(params))
       return "a group of 64 or 128 columns or a whole row of 16, 32, 64 or at least 128";
     return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";
-  }
-  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
-    return params.group_cols;
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    const PlaneDims dims = plane_dims(plane, shape, params);
-    return unsigned64(dims.dim[0]) * unsigned64(dims.dim[1]) * (plane == 2 ? 2 : 4);
   }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     const std::int64_t words = awq_zero_words(shape, params);
@@ -90,28 +78,15 @@ struct AwqGemv {
     const std::uint64_t index = unsigned64(8 * row * awq_zero_words(shape, params) + unit);
     return which == 0 ? one_piece(2, index * 16, 16) : one_piece(1, index * 4, 4);
   }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset,
-            static_cast<std::int32_t>(raw.pattern[1])};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    raw.pattern[1] = static_cast<std::uint32_t>(group.center);
-    return group.center >= 0 && group.center < 16 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 // What gemv_fast and llm-awq share: all but a name.
-struct AwqFastBase {
+struct AwqFastBase : ChosenGroups, ScaleOffsetParams<ParamCoding::kF16> {
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 4;
   static constexpr std::uint32_t kCodeXor = 0;
   static constexpr TileSpec kTile{4, 64, 1};
   static constexpr std::array<std::int32_t, 5> kGroups{16, 32, 64, 128, kWholeRow};
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-      {ParamKind::kOffset, ParamCoding::kF16, 16},
-  }};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (shape.cols % 64 != 0 || shape.rows % 4 != 0)
@@ -119,14 +94,6 @@ struct AwqFastBase {
     if (!group_listed(kGroups, shape.cols, params) || !awq_padding_defined(params))
       return "a group of 16, 32, 64 or 128 columns or the whole row";
     return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";
-  }
-  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
-    return params.group_cols;
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    const PlaneDims dims = plane_dims(plane, shape, params);
-    return unsigned64(dims.dim[0]) * unsigned64(dims.dim[1]) * 2;
   }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     if (plane == 0) return plane_dims_of(shape.rows / 4, shape.cols);
@@ -149,17 +116,9 @@ struct AwqFastBase {
                                    std::int64_t unit) {
     return one_piece(1 + which, unsigned64(unit * shape.rows + row) * 16, 16);
   }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]),
-            decode_float(FloatType::kF16, raw.pattern[1]), 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 0 && encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]) &&
-           encode_float_exact(FloatType::kF16, group.offset, raw.pattern[1]);
-  }
 };
 
-struct AwqGemvFast : AwqFastBase {
+struct AwqGemvFast : AwqFastBase, TensorPlanes<AwqGemvFast> {
   static constexpr std::string_view kName = "awq_gemv_fast.w4";
   static constexpr std::string_view kLayout = "awq-gemv_fast";
   static constexpr std::string_view kSource = "AutoAWQ 0.2.9, awq/modules/linear/gemv_fast.py";
@@ -167,7 +126,7 @@ struct AwqGemvFast : AwqFastBase {
       {{".qweight", "I16"}, {".scales", "F16"}, {".qzeros", "F16"}}};
 };
 
-struct LlmAwq : AwqFastBase {
+struct LlmAwq : AwqFastBase, TensorPlanes<LlmAwq> {
   static constexpr std::string_view kName = "llm_awq.w4";
   static constexpr std::string_view kLayout = "llm-awq";
   static constexpr std::string_view kSource = "GPTQModel 7.7.0, qlinear/gemv_fast_awq.py";

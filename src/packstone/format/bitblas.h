@@ -17,7 +17,7 @@
 namespace packstone {
 
 template <int Bits>
-struct BitblasRows {
+struct BitblasRows : ChosenGroups {
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = Bits;
   static constexpr TileSpec kTile{1, 8, 1};
@@ -30,10 +30,6 @@ struct BitblasRows {
     if (!group_listed(kGroups, shape.cols, params))
       return "a group of 32, 64 or 128 columns or the whole row";
     return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";
-  }
-  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
-    return params.group_cols;
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
   static constexpr std::uint64_t tile_start(Shape shape, const FormatParams&, std::int64_t row,
@@ -52,69 +48,40 @@ struct BitblasRows {
 };
 
 template <int Bits>
-struct Bitblas : BitblasRows<Bits> {
+struct Bitblas : BitblasRows<Bits>,
+                 TensorPlanes<Bitblas<Bits>>,
+                 ScaleParams<ParamCoding::kF16, 1 << (Bits - 1)> {
   static_assert(Bits == 2 || Bits == 4 || Bits == 8);
-  static constexpr auto kNameText = name_with_width("bitblas.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
+  static constexpr WidthName kText{"bitblas", Bits};
+  static constexpr std::string_view kName = kText.view();
   static constexpr std::string_view kLayout = "bitblas";
   static constexpr std::string_view kSource = "GPTQModel 7.7.0, qlinear/bitblas.py";
   static constexpr std::uint32_t kCodeXor = 1u << (Bits - 1);
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
 
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    if (plane == 1) return 0;
-    return plane == 0 ? unsigned64(shape.rows) * unsigned64(shape.cols) * Bits / 8
-                      : unsigned64(shape.rows * group_count(shape, params)) * 2;
-  }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     if (plane == 1) return plane_dims_of(0);
     return plane_dims_of(shape.rows,
                          plane == 0 ? shape.cols * Bits / 8 : group_count(shape, params));
   }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 1 << (Bits - 1)};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 1 << (Bits - 1) && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 template <int Bits>
-struct BitblasAsym : BitblasRows<Bits> {
+struct BitblasAsym : BitblasRows<Bits>,
+                     TensorPlanes<BitblasAsym<Bits>>,
+                     ScaleZeroParams<ParamCoding::kF16, Bits> {
   static_assert(Bits >= 2 && Bits <= 8);
-  static constexpr auto kNameText = name_with_width("bitblas_asym.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
+  static constexpr WidthName kText{"bitblas_asym", Bits};
+  static constexpr std::string_view kName = kText.view();
   static constexpr std::string_view kLayout = "bitblas-asym";
   static constexpr std::string_view kSource =
       "GPTQModel 7.7.0, qlinear/bitblas.py and bitblas_awq.py";
   static constexpr std::uint32_t kCodeXor = 0;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-      {ParamKind::kZero, ParamCoding::kUnsigned, Bits},
-  }};
 
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    const std::uint64_t groups = unsigned64(group_count(shape, params));
-    if (plane == 2) return unsigned64(shape.rows) * groups * 2;
-    return unsigned64(shape.rows) * (plane == 0 ? unsigned64(shape.cols) : groups) * Bits / 8;
-  }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     const std::int64_t groups = group_count(shape, params);
     if (plane == 0) return plane_dims_of(shape.rows, shape.cols * Bits / 8);
     return plane == 1 ? plane_dims_of(groups, shape.rows * Bits / 8)
                       : plane_dims_of(shape.rows, groups);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset,
-            static_cast<std::int32_t>(raw.pattern[1])};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    raw.pattern[1] = static_cast<std::uint32_t>(group.center);
-    return group.center >= 0 && group.center < (1 << Bits) && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
   }
 };
 

@@ -32,7 +32,7 @@ struct BnbInt8Scheme {
   }
 };
 
-struct BnbInt8 {
+struct BnbInt8 : TensorPlanes<BnbInt8> {
   static constexpr std::string_view kName = "bnb.int8";
   static constexpr std::string_view kLayout = "bnb-int8";
   static constexpr std::string_view kSource = "bitsandbytes 0.50, int8_vectorwise_dequant";
@@ -55,10 +55,6 @@ struct BnbInt8 {
   }
   static constexpr std::int64_t param_cols(int, const FormatParams& params) {
     return group_cols(params);
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams&) {
-    return static_cast<std::uint64_t>(shape.rows) *
-           (plane == 0 ? static_cast<std::uint64_t>(shape.cols) : 4u);
   }
   static constexpr std::uint64_t padding_bits(int plane, Shape shape, const FormatParams&) {
     return plane == 1 && shape.cols == 0 ? 32 * static_cast<std::uint64_t>(shape.rows) : 0;

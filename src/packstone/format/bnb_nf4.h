@@ -61,7 +61,7 @@ constexpr FormatParams bnb_4bit_params(Shape shape, std::int32_t block, float of
 }
 
 template <class Table, bool Nested>
-struct Bnb4Bit {
+struct Bnb4Bit : TensorPlanes<Bnb4Bit<Table, Nested>> {
   static constexpr bool kIsNf4 = std::is_same_v<Table, Nf4Scheme>;
   static constexpr std::string_view kName = kIsNf4   ? (Nested ? "bnb.nf4.nested" : "bnb.nf4")
                                             : Nested ? "bnb.fp4.nested"
@@ -106,12 +106,6 @@ struct Bnb4Bit {
   }
   static constexpr std::int64_t param_cols(int, const FormatParams& params) {
     return group_cols(params);
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    if (plane == 0)
-      return static_cast<std::uint64_t>(shape.rows) * static_cast<std::uint64_t>(shape.cols / 2);
-    return static_cast<std::uint64_t>(statistics(plane, shape, params)) *
-           (Nested && plane == 1 ? 1 : 4);
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {

@@ -14,16 +14,21 @@
 #pragma once
 
 #include <array>
+#include <type_traits>
 
-#include "packstone/format/format.h"
+#include "packstone/format/group_params.h"
 
 namespace packstone {
 
 template <int Bits, bool Symmetric>
-struct CtPack {
+using CtPackParams =
+    std::conditional_t<Symmetric, ScaleParams<ParamCoding::kMetadata, 1 << (Bits - 1)>,
+                       ScaleZeroParams<ParamCoding::kMetadata, Bits>>;
+
+template <int Bits, bool Symmetric>
+struct CtPack : TensorPlanes<CtPack<Bits, Symmetric>>, CtPackParams<Bits, Symmetric> {
   static_assert(Bits == 4 || Bits == 8);
   static constexpr int kPerWord = 32 / Bits;
-  static constexpr std::int32_t kCenter = 1 << (Bits - 1);
   static constexpr std::string_view kName = Bits == 4
                                                 ? (Symmetric ? "ct.pack.w4" : "ct.pack_asym.w4")
                                                 : (Symmetric ? "ct.pack.w8" : "ct.pack_asym.w8");
@@ -41,12 +46,6 @@ struct CtPack {
     if (!Symmetric) planes[2 - Symmetric] = {".weight_zero_point", "I32"};
     return planes;
   }();
-  static constexpr std::array<ParamSpec, 2 - Symmetric> kParams = [] {
-    std::array<ParamSpec, 2 - Symmetric> params;
-    params[0] = {ParamKind::kScale, ParamCoding::kMetadata, 0};
-    if (!Symmetric) params[1 - Symmetric] = {ParamKind::kZero, ParamCoding::kUnsigned, Bits};
-    return params;
-  }();
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (params.group_cols < 1 || params.group_cols % kPerWord != 0)
@@ -60,14 +59,6 @@ struct CtPack {
   }
   static constexpr std::int64_t param_cols(int, const FormatParams& params) {
     return group_cols(params);
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    const std::uint64_t rows = static_cast<std::uint64_t>(shape.rows);
-    const std::uint64_t groups = static_cast<std::uint64_t>(shape.cols / group_cols(params));
-    if (plane == 0) return rows * static_cast<std::uint64_t>(shape.cols / kPerWord) * 4;
-    if (plane == 1)
-      return rows * groups * static_cast<std::uint64_t>(float_bits(params.metadata) / 8);
-    return static_cast<std::uint64_t>(ceil_div(shape.rows, kPerWord)) * groups * 4;
   }
   static constexpr std::uint64_t padding_bits(int plane, Shape shape, const FormatParams& params) {
     if (plane != 2) return 0;
@@ -100,21 +91,6 @@ struct CtPack {
                      static_cast<std::uint64_t>(row / kPerWord * groups + unit) * 32 +
                          static_cast<std::uint64_t>(row % kPerWord) * Bits,
                      Bits);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
-    const float scale = decode_float(params.metadata, raw.pattern[0]);
-    if constexpr (Symmetric)
-      return {scale, kNoOffset, kCenter};
-    else
-      return {scale, kNoOffset, static_cast<std::int32_t>(raw.pattern[1])};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams& params,
-                               RawParams& raw) {
-    if (group.offset != 0.0f || !encode_float_exact(params.metadata, group.scale, raw.pattern[0]))
-      return false;
-    if constexpr (Symmetric) return group.center == kCenter;
-    raw.pattern[1] = static_cast<std::uint32_t>(group.center);
-    return raw.pattern[1] < (1u << Bits);
   }
 };
 

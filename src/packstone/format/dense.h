@@ -10,7 +10,7 @@
 namespace packstone {
 
 template <FloatType Type>
-struct Dense {
+struct Dense : TensorPlanes<Dense<Type>> {
   static constexpr std::string_view kName = Type == FloatType::kF32   ? "float32"
                                             : Type == FloatType::kF16 ? "float16"
                                                                       : "bfloat16";
@@ -30,10 +30,6 @@ struct Dense {
   static constexpr const char* legal(Shape, const FormatParams&) { return nullptr; }
   static constexpr std::int64_t group_cols(const FormatParams&) { return 1; }
   static constexpr std::int64_t param_cols(int, const FormatParams&) { return 1; }
-  static constexpr std::uint64_t plane_bytes(int, Shape shape, const FormatParams&) {
-    return static_cast<std::uint64_t>(shape.rows) * static_cast<std::uint64_t>(shape.cols) *
-           (kCodeBits / 8);
-  }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
   static constexpr PlaneDims plane_dims(int, Shape shape, const FormatParams&) {
     return plane_dims_of(shape.rows, shape.cols);

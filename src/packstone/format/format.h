@@ -12,7 +12,9 @@
 
 namespace packstone {
 
-// A format whose every weight has a code of its own. All members are static constexpr.
+// A format whose every weight has a code of its own. All members are static constexpr; bases give
+// what formats have in common: group_params.h, TensorPlanes and ChosenGroups of layout.h, and
+// gguf_rows.h, split_rows.h, word_layout.h.
 //
 //   kName        "gguf.q4_0": family.variant; file name is the same with underscores
 //   kLayout      "gguf:Q4_0": the name on the command line and in reports

@@ -16,9 +16,8 @@
 
 #include <array>
 
-#include "packstone/format/e2m1.h"
-#include "packstone/format/format.h"
 #include "packstone/format/fp8_kinds.h"
+#include "packstone/format/group_params.h"
 
 namespace packstone {
 
@@ -26,7 +25,9 @@ namespace packstone {
 enum class Fp8Scale : std::uint8_t { kMultiplier, kDivisor, kE8M0 };
 
 template <Fp8Kind Kind, Fp8Scale Scale>
-struct Fp8Blocks {
+struct Fp8Blocks
+    : TensorPlanes<Fp8Blocks<Kind, Scale>>,
+      ScaleParams<Scale == Fp8Scale::kE8M0 ? ParamCoding::kE8M0 : ParamCoding::kMetadata> {
   static constexpr bool kDivides = Scale == Fp8Scale::kDivisor;
   static constexpr int kIndex = 3 * static_cast<int>(Kind) + static_cast<int>(Scale);
   static constexpr std::string_view
@@ -55,9 +56,6 @@ struct Fp8Blocks {
                    : Kind == Fp8Kind::kE4M3FNUZ ? "F8_E4M3FNUZ"
                                                 : "F8_E5M2FNUZ"},
        {".weight_scale_inv", Scale == Fp8Scale::kE8M0 ? "F8_E8M0" : kMetadataType}}};
-  static constexpr std::array<ParamSpec, 1> kParams{
-      {Scale == Fp8Scale::kE8M0 ? ParamSpec{ParamKind::kScale, ParamCoding::kE8M0, 8}
-                                : ParamSpec{ParamKind::kScale, ParamCoding::kMetadata, 0}}};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (params.group_cols < 1 || params.group_rows < 1)
@@ -74,13 +72,6 @@ struct Fp8Blocks {
   }
   static constexpr std::int64_t param_cols(int, const FormatParams& params) {
     return group_cols(params);
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    if (plane == 0)
-      return static_cast<std::uint64_t>(shape.rows) * static_cast<std::uint64_t>(shape.cols);
-    return static_cast<std::uint64_t>(ceil_div(shape.rows, group_rows(params))) *
-           static_cast<std::uint64_t>(ceil_div(shape.cols, group_cols(params))) *
-           static_cast<std::uint64_t>(scale_bits(params) / 8);
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
@@ -108,20 +99,6 @@ struct Fp8Blocks {
   static constexpr ParamUnit first_use(Shape, const FormatParams& params, int, std::int64_t row,
                                        std::int64_t unit) {
     return {row / group_rows(params) * group_rows(params), unit};
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
-    if constexpr (Scale == Fp8Scale::kE8M0)
-      return {e8m0_to_float(raw.pattern[0]), kNoOffset, 0};
-    else
-      return {decode_float(params.metadata, raw.pattern[0]), kNoOffset, 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams& params,
-                               RawParams& raw) {
-    if (group.center != 0 || group.offset != 0.0f) return false;
-    if constexpr (Scale == Fp8Scale::kE8M0)
-      return float_to_e8m0_exact(group.scale, raw.pattern[0]);
-    else
-      return encode_float_exact(params.metadata, group.scale, raw.pattern[0]);
   }
 
  private:

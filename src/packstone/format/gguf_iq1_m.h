@@ -24,16 +24,12 @@
 
 namespace packstone {
 
-struct GgufIQ1_M : GgufRows<GgufIQ1_M, 256, 56, 16> {
+struct GgufIQ1_M : GgufRows<GgufIQ1_M, 256, 56, 16>, OddSuperScaleParams<3, 1, 16> {
   static constexpr std::string_view kName = "gguf.iq1_m";
   static constexpr std::string_view kLayout = "gguf:IQ1_M";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq1_m";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 5;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 3},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (int e = 0; e < 32; ++e) {
@@ -46,10 +42,6 @@ struct GgufIQ1_M : GgufRows<GgufIQ1_M, 256, 56, 16> {
       return pieces(Piece{8u * 48 + 12, 0, 4}, Piece{8u * 50 + 12, 0, 4}, Piece{8u * 52 + 12, 0, 4},
                     Piece{8u * 54 + 12, 0, 4});
     return one_piece(0, 8u * (48 + 2 * (unit / 4)) + 3 * static_cast<std::uint64_t>(unit % 4), 3);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * (0.125f * static_cast<float>(2 * raw.pattern[1] + 1)), kNoOffset, 16};
   }
 };
 

@@ -22,16 +22,12 @@
 
 namespace packstone {
 
-struct GgufIQ1_S : GgufRows<GgufIQ1_S, 256, 50, 32> {
+struct GgufIQ1_S : GgufRows<GgufIQ1_S, 256, 50, 32>, OddSuperScaleParams<3, 1, 16> {
   static constexpr std::string_view kName = "gguf.iq1_s";
   static constexpr std::string_view kLayout = "gguf:IQ1_S";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq1_s";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 5;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 3},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (int e = 0; e < 32; ++e) {
@@ -43,10 +39,6 @@ struct GgufIQ1_S : GgufRows<GgufIQ1_S, 256, 50, 32> {
   static constexpr PieceList block_param(int which, int unit) {
     if (which == 0) return one_piece(0, 0, 16);
     return one_piece(0, 8u * (34 + 2 * unit) + 12, 3);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * (0.125f * static_cast<float>(2 * raw.pattern[1] + 1)), kNoOffset, 16};
   }
 };
 

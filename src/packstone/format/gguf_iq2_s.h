@@ -20,16 +20,12 @@
 
 namespace packstone {
 
-struct GgufIQ2_S : GgufRows<GgufIQ2_S, 256, 82, 16> {
+struct GgufIQ2_S : GgufRows<GgufIQ2_S, 256, 82, 16>, OddSuperScaleParams<4, 1, kIqCenter> {
   static constexpr std::string_view kName = "gguf.iq2_s";
   static constexpr std::string_view kLayout = "gguf:IQ2_S";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq2_s";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 7;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 4},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (int e = 0; e < 32; ++e) {
@@ -40,10 +36,6 @@ struct GgufIQ2_S : GgufRows<GgufIQ2_S, 256, 82, 16> {
   static constexpr PieceList block_param(int which, int unit) {
     if (which == 0) return one_piece(0, 0, 16);
     return one_piece(0, 8u * 74 + 4 * static_cast<std::uint64_t>(unit), 4);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * (0.125f + 0.25f * static_cast<float>(raw.pattern[1])), kNoOffset, kIqCenter};
   }
 };
 

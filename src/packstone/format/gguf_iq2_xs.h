@@ -19,16 +19,12 @@
 
 namespace packstone {
 
-struct GgufIQ2_XS : GgufRows<GgufIQ2_XS, 256, 74, 16> {
+struct GgufIQ2_XS : GgufRows<GgufIQ2_XS, 256, 74, 16>, OddSuperScaleParams<4, 1, kIqCenter> {
   static constexpr std::string_view kName = "gguf.iq2_xs";
   static constexpr std::string_view kLayout = "gguf:IQ2_XS";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq2_xs";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 7;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 4},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (int e = 0; e < 32; ++e) {
@@ -39,10 +35,6 @@ struct GgufIQ2_XS : GgufRows<GgufIQ2_XS, 256, 74, 16> {
   static constexpr PieceList block_param(int which, int unit) {
     if (which == 0) return one_piece(0, 0, 16);
     return one_piece(0, 8u * 66 + 4 * static_cast<std::uint64_t>(unit), 4);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * (0.125f + 0.25f * static_cast<float>(raw.pattern[1])), kNoOffset, kIqCenter};
   }
 };
 

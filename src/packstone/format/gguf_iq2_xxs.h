@@ -19,16 +19,12 @@
 
 namespace packstone {
 
-struct GgufIQ2_XXS : GgufRows<GgufIQ2_XXS, 256, 66, 32> {
+struct GgufIQ2_XXS : GgufRows<GgufIQ2_XXS, 256, 66, 32>, OddSuperScaleParams<4, 1, kIqCenter> {
   static constexpr std::string_view kName = "gguf.iq2_xxs";
   static constexpr std::string_view kLayout = "gguf:IQ2_XXS";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq2_xxs";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 7;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 4},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (int group = 0; group < 8; ++group) {
@@ -41,10 +37,6 @@ struct GgufIQ2_XXS : GgufRows<GgufIQ2_XXS, 256, 66, 32> {
   static constexpr PieceList block_param(int which, int unit) {
     if (which == 0) return one_piece(0, 0, 16);
     return one_piece(0, 8u * (2 + 8 * unit + 4) + 28, 4);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * (0.125f + 0.25f * static_cast<float>(raw.pattern[1])), kNoOffset, kIqCenter};
   }
 };
 

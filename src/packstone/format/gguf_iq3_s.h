@@ -18,16 +18,12 @@
 
 namespace packstone {
 
-struct GgufIQ3_S : GgufRows<GgufIQ3_S, 256, 110, 32> {
+struct GgufIQ3_S : GgufRows<GgufIQ3_S, 256, 110, 32>, OddSuperScaleParams<4, 8, kIqCenter> {
   static constexpr std::string_view kName = "gguf.iq3_s";
   static constexpr std::string_view kLayout = "gguf:IQ3_S";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq3_s";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 7;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 4},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (int e = 0; e < 64; ++e) {
@@ -39,10 +35,6 @@ struct GgufIQ3_S : GgufRows<GgufIQ3_S, 256, 110, 32> {
   static constexpr PieceList block_param(int which, int unit) {
     if (which == 0) return one_piece(0, 0, 16);
     return one_piece(0, 8u * 106 + 4 * static_cast<std::uint64_t>(unit), 4);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * static_cast<float>(2 * raw.pattern[1] + 1), kNoOffset, kIqCenter};
   }
 };
 

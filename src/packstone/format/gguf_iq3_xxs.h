@@ -20,16 +20,12 @@
 
 namespace packstone {
 
-struct GgufIQ3_XXS : GgufRows<GgufIQ3_XXS, 256, 98, 32> {
+struct GgufIQ3_XXS : GgufRows<GgufIQ3_XXS, 256, 98, 32>, OddSuperScaleParams<4, 2, kIqCenter> {
   static constexpr std::string_view kName = "gguf.iq3_xxs";
   static constexpr std::string_view kLayout = "gguf:IQ3_XXS";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq3_xxs";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 7;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 4},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (int e = 0; e < 32; ++e) {
@@ -42,10 +38,6 @@ struct GgufIQ3_XXS : GgufRows<GgufIQ3_XXS, 256, 98, 32> {
   static constexpr PieceList block_param(int which, int unit) {
     if (which == 0) return one_piece(0, 0, 16);
     return one_piece(0, 8u * (66 + 4 * unit) + 28, 4);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * (0.25f + 0.5f * static_cast<float>(raw.pattern[1])), kNoOffset, kIqCenter};
   }
 };
 

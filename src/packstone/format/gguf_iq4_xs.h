@@ -18,16 +18,12 @@
 
 namespace packstone {
 
-struct GgufIQ4_XS : GgufRows<GgufIQ4_XS, 256, 136, 32> {
+struct GgufIQ4_XS : GgufRows<GgufIQ4_XS, 256, 136, 32>, SuperScaleParams<6, 32, 0> {
   static constexpr std::string_view kName = "gguf.iq4_xs";
   static constexpr std::string_view kLayout = "gguf:IQ4_XS";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_iq4_xs";
   using Scheme = Iq4Scheme;
   static constexpr int kCodeBits = 4;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 6},
-  }};
 
   static constexpr PieceList block_code(int i) {
     return pieces(split_nibble(8 + 16 * (i / 32), i % 32));
@@ -36,10 +32,6 @@ struct GgufIQ4_XS : GgufRows<GgufIQ4_XS, 256, 136, 32> {
     if (which == 0) return one_piece(0, 0, 16);
     return pieces(Piece{8u * 4 + 4 * static_cast<std::uint64_t>(unit), 0, 4},
                   Piece{8u * 2 + 2 * static_cast<std::uint64_t>(unit), 0, 2});
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * static_cast<float>(static_cast<std::int32_t>(raw.pattern[1]) - 32), kNoOffset, 0};
   }
 };
 

@@ -17,25 +17,15 @@
 
 namespace packstone {
 
-struct GgufMxfp4 : GgufRows<GgufMxfp4, 32, 17, 32> {
+struct GgufMxfp4 : GgufRows<GgufMxfp4, 32, 17, 32>, ScaleParams<ParamCoding::kE8M0> {
   static constexpr std::string_view kName = "gguf.mxfp4";
   static constexpr std::string_view kLayout = "gguf:MXFP4";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_mxfp4";
   using Scheme = E2M1Scheme;
   static constexpr int kCodeBits = 4;
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kE8M0, 8},
-  }};
 
   static constexpr PieceList block_code(int i) { return {{split_nibble(1, i)}, 1}; }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 0, 8); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {e8m0_to_float(raw.pattern[0]), kNoOffset, 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 0 && group.offset == 0.0f &&
-           float_to_e8m0_exact(group.scale, raw.pattern[0]);
-  }
 };
 
 static_assert(CodedFormat<GgufMxfp4>);

@@ -29,23 +29,14 @@ struct SignScheme {
 };
 
 template <class Format, int BlockCols>
-struct SignBlock : GgufRows<Format, BlockCols, 2 + BlockCols / 8, BlockCols> {
+struct SignBlock : GgufRows<Format, BlockCols, 2 + BlockCols / 8, BlockCols>,
+                   ScaleParams<ParamCoding::kF16> {
   using Scheme = SignScheme;
   static constexpr int kCodeBits = 1;
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
   static constexpr PieceList block_code(int i) {
     return one_piece(0, 16u + static_cast<std::uint64_t>(i), 1);
   }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 0, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 0 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 struct GgufQ1_0 : SignBlock<GgufQ1_0, 128> {

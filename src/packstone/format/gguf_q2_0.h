@@ -15,27 +15,17 @@
 
 namespace packstone {
 
-struct GgufQ2_0 : GgufRows<GgufQ2_0, 64, 18, 64> {
+struct GgufQ2_0 : GgufRows<GgufQ2_0, 64, 18, 64>, ScaleParams<ParamCoding::kF16, 1> {
   static constexpr std::string_view kName = "gguf.q2_0";
   static constexpr std::string_view kLayout = "gguf:Q2_0";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q2_0";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 2;
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
 
   static constexpr PieceList block_code(int i) {
     return one_piece(0, 16 + 2 * static_cast<std::uint64_t>(i), 2);
   }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 0, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 1};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 1 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 static_assert(CodedFormat<GgufQ2_0>);

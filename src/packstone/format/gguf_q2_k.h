@@ -17,18 +17,12 @@
 
 namespace packstone {
 
-struct GgufQ2_K : GgufRows<GgufQ2_K, 256, 84, 16> {
+struct GgufQ2_K : GgufRows<GgufQ2_K, 256, 84, 16>, SuperScaleOffsetParams<4> {
   static constexpr std::string_view kName = "gguf.q2_k";
   static constexpr std::string_view kLayout = "gguf:Q2_K";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q2_K";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 2;
-  static constexpr std::array<ParamSpec, 4> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kSuperOffset, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 4},
-      {ParamKind::kOffset, ParamCoding::kUnsigned, 4},
-  }};
 
   static constexpr PieceList block_code(int i) {
     const int h = i / 128, s = (i % 128) / 32, l = i % 32;
@@ -37,12 +31,6 @@ struct GgufQ2_K : GgufRows<GgufQ2_K, 256, 84, 16> {
   static constexpr PieceList block_param(int which, int unit) {
     if (which < 2) return one_piece(0, 8u * (80 + 2 * which), 16);
     return one_piece(0, 8u * unit + 4 * (which - 2), 4);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    const float dmin = decode_float(FloatType::kF16, raw.pattern[1]);
-    return {d * static_cast<float>(raw.pattern[2]), -(dmin * static_cast<float>(raw.pattern[3])),
-            0};
   }
 };
 

@@ -17,16 +17,12 @@
 
 namespace packstone {
 
-struct GgufQ3_K : GgufRows<GgufQ3_K, 256, 110, 16> {
+struct GgufQ3_K : GgufRows<GgufQ3_K, 256, 110, 16>, SuperScaleParams<6, 32, 4> {
   static constexpr std::string_view kName = "gguf.q3_k";
   static constexpr std::string_view kLayout = "gguf:Q3_K";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q3_K";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 3;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kSuperScale, ParamCoding::kF16, 16},
-      {ParamKind::kScale, ParamCoding::kUnsigned, 6},
-  }};
 
   static constexpr PieceList block_code(int i) {
     const int h = i / 128, s = (i % 128) / 32, l = i % 32;
@@ -36,10 +32,6 @@ struct GgufQ3_K : GgufRows<GgufQ3_K, 256, 110, 16> {
     if (which == 0) return one_piece(0, 8u * 108, 16);
     return pieces(Piece{8u * (96 + unit % 8) + 4 * (unit / 8), 0, 4},
                   Piece{8u * (104 + unit % 4) + 2 * (unit / 4), 0, 2});
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    const float d = decode_float(FloatType::kF16, raw.pattern[0]);
-    return {d * static_cast<float>(static_cast<std::int32_t>(raw.pattern[1]) - 32), kNoOffset, 4};
   }
 };
 

@@ -15,25 +15,15 @@
 
 namespace packstone {
 
-struct GgufQ4_0 : GgufRows<GgufQ4_0, 32, 18, 32> {
+struct GgufQ4_0 : GgufRows<GgufQ4_0, 32, 18, 32>, ScaleParams<ParamCoding::kF16, 8> {
   static constexpr std::string_view kName = "gguf.q4_0";
   static constexpr std::string_view kLayout = "gguf:Q4_0";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q4_0";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 4;
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
 
   static constexpr PieceList block_code(int i) { return pieces(split_nibble(2, i)); }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 0, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 8};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 8 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 static_assert(CodedFormat<GgufQ4_0>);

@@ -16,27 +16,15 @@
 
 namespace packstone {
 
-struct GgufQ4_1 : GgufRows<GgufQ4_1, 32, 20, 32> {
+struct GgufQ4_1 : GgufRows<GgufQ4_1, 32, 20, 32>, ScaleOffsetParams<ParamCoding::kF16> {
   static constexpr std::string_view kName = "gguf.q4_1";
   static constexpr std::string_view kLayout = "gguf:Q4_1";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q4_1";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 4;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-      {ParamKind::kOffset, ParamCoding::kF16, 16},
-  }};
 
   static constexpr PieceList block_code(int i) { return pieces(split_nibble(4, i)); }
   static constexpr PieceList block_param(int which, int) { return one_piece(0, 16u * which, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]),
-            decode_float(FloatType::kF16, raw.pattern[1]), 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 0 && encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]) &&
-           encode_float_exact(FloatType::kF16, group.offset, raw.pattern[1]);
-  }
 };
 
 static_assert(CodedFormat<GgufQ4_1>);

@@ -17,21 +17,16 @@
 
 namespace packstone {
 
-struct GgufQ4_K : GgufRows<GgufQ4_K, 256, 144, 32> {
+struct GgufQ4_K : GgufRows<GgufQ4_K, 256, 144, 32>, KScaleParams {
   static constexpr std::string_view kName = "gguf.q4_k";
   static constexpr std::string_view kLayout = "gguf:Q4_K";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q4_K";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 4;
-  static constexpr auto kParams = kKScaleParams;
 
   static constexpr PieceList block_code(int i) {
     const int j = i / 32, l = i % 32;
     return one_piece(0, 8u * (16 + 32 * (j / 2) + l) + 4 * (j % 2), 4);
-  }
-  static constexpr PieceList block_param(int which, int unit) { return k_scale_param(which, unit); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return k_scale_values(raw);
   }
 };
 

@@ -16,27 +16,17 @@
 
 namespace packstone {
 
-struct GgufQ5_0 : GgufRows<GgufQ5_0, 32, 22, 32> {
+struct GgufQ5_0 : GgufRows<GgufQ5_0, 32, 22, 32>, ScaleParams<ParamCoding::kF16, 16> {
   static constexpr std::string_view kName = "gguf.q5_0";
   static constexpr std::string_view kLayout = "gguf:Q5_0";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q5_0";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 5;
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
 
   static constexpr PieceList block_code(int i) {
     return pieces(split_nibble(6, i), Piece{8u * 2 + i, 0, 1});
   }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 0, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 16};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 16 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 static_assert(CodedFormat<GgufQ5_0>);

@@ -17,29 +17,17 @@
 
 namespace packstone {
 
-struct GgufQ5_1 : GgufRows<GgufQ5_1, 32, 24, 32> {
+struct GgufQ5_1 : GgufRows<GgufQ5_1, 32, 24, 32>, ScaleOffsetParams<ParamCoding::kF16> {
   static constexpr std::string_view kName = "gguf.q5_1";
   static constexpr std::string_view kLayout = "gguf:Q5_1";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q5_1";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 5;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-      {ParamKind::kOffset, ParamCoding::kF16, 16},
-  }};
 
   static constexpr PieceList block_code(int i) {
     return pieces(split_nibble(8, i), Piece{8u * 4 + i, 0, 1});
   }
   static constexpr PieceList block_param(int which, int) { return one_piece(0, 16u * which, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]),
-            decode_float(FloatType::kF16, raw.pattern[1]), 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 0 && encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]) &&
-           encode_float_exact(FloatType::kF16, group.offset, raw.pattern[1]);
-  }
 };
 
 static_assert(CodedFormat<GgufQ5_1>);

@@ -18,22 +18,17 @@
 
 namespace packstone {
 
-struct GgufQ5_K : GgufRows<GgufQ5_K, 256, 176, 32> {
+struct GgufQ5_K : GgufRows<GgufQ5_K, 256, 176, 32>, KScaleParams {
   static constexpr std::string_view kName = "gguf.q5_k";
   static constexpr std::string_view kLayout = "gguf:Q5_K";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q5_K";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 5;
-  static constexpr auto kParams = kKScaleParams;
 
   static constexpr PieceList block_code(int i) {
     const int j = i / 32, l = i % 32;
     return pieces(Piece{8u * (48 + 32 * (j / 2) + l) + 4 * (j % 2), 0, 4},
                   Piece{8u * (16 + l) + j, 0, 1});
-  }
-  static constexpr PieceList block_param(int which, int unit) { return k_scale_param(which, unit); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return k_scale_values(raw);
   }
 };
 

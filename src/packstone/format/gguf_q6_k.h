@@ -16,7 +16,7 @@
 
 namespace packstone {
 
-struct GgufQ6_K : GgufRows<GgufQ6_K, 256, 210, 16> {
+struct GgufQ6_K : GgufRows<GgufQ6_K, 256, 210, 16>, SharedParams {
   static constexpr std::string_view kName = "gguf.q6_k";
   static constexpr std::string_view kLayout = "gguf:Q6_K";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q6_K";

@@ -16,26 +16,16 @@
 
 namespace packstone {
 
-struct GgufQ8_0 : GgufRows<GgufQ8_0, 32, 34, 32> {
+struct GgufQ8_0 : GgufRows<GgufQ8_0, 32, 34, 32>, ScaleParams<ParamCoding::kF16, 128> {
   static constexpr std::string_view kName = "gguf.q8_0";
   static constexpr std::string_view kLayout = "gguf:Q8_0";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_q8_0";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 8;
   static constexpr std::uint32_t kCodeXor = 0x80;  // signed bytes
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
 
   static constexpr PieceList block_code(int i) { return one_piece(0, 8u * (2 + i), 8); }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 0, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 128};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 128 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 static_assert(CodedFormat<GgufQ8_0>);

@@ -1,24 +1,23 @@
 // What all GGUF block formats share: one plane, row-major, each row a run of whole blocks, and
-// every parameter inside the block. A format header gives the places inside one block only.
-// Device-safe.
+// every parameter inside the block. A format header gives the places inside one block, and names
+// its parameters (group_params.h). Device-safe.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "packstone/format/format.h"
+#include "packstone/format/group_params.h"
 
 namespace packstone {
 
 // Base of the GGUF block format `Format`: `BlockCols` weights in `BlockBytes` bytes along a row,
 // `GroupCols` columns share their parameters. The format gives, with bits counted from the block:
-//   kParams                    super parameters belong to the block, all others to a group
+//   kParams, values, encode    super parameters belong to the block, all others to a group
 //   block_code(i)              place of the code of weight i; or read_block(block, codes) and,
 //                              where blocks can be made, write_block(codes, block)
 //   block_param(which, unit)   place of parameter `which` of group `unit` (0 for the block's own)
-//   values(raw, params), and encode(...) where one group's parameters can be chosen alone
 template <class Format, int BlockCols, int BlockBytes, int GroupCols>
-struct GgufRows {
+struct GgufRows : TensorPlanes<Format> {
   static constexpr int kBlockCols = BlockCols;
   static constexpr int kBlockBytes = BlockBytes;
   static constexpr TileSpec kTile{1, BlockCols, 1};
@@ -38,10 +37,6 @@ struct GgufRows {
   static constexpr std::int64_t group_cols(const FormatParams&) { return GroupCols; }
   static constexpr std::int64_t param_cols(int which, const FormatParams&) {
     return is_super(which) ? BlockCols : GroupCols;
-  }
-  static constexpr std::uint64_t plane_bytes(int, Shape shape, const FormatParams&) {
-    return static_cast<std::uint64_t>(shape.rows) *
-           static_cast<std::uint64_t>(shape.cols / BlockCols) * BlockBytes;
   }
   static constexpr PlaneDims plane_dims(int, Shape shape, const FormatParams&) {
     return plane_dims_of(shape.rows, shape.cols / BlockCols * BlockBytes);
@@ -64,10 +59,6 @@ struct GgufRows {
       return moved(Format::block_param(which, 0), block_bit(shape, row, unit * BlockCols));
     return moved(Format::block_param(which, static_cast<int>(unit % kUnits)),
                  block_bit(shape, row, unit * GroupCols));
-  }
-  // Parameters that several groups share cannot be chosen for one group alone.
-  static constexpr bool encode(const GroupValues&, const FormatParams&, RawParams&) {
-    return false;
   }
 
   // First bit of the block that holds (row, col).

@@ -20,15 +20,12 @@
 
 namespace packstone {
 
-struct GgufTQ1_0 : GgufRows<GgufTQ1_0, 256, 54, 256> {
+struct GgufTQ1_0 : GgufRows<GgufTQ1_0, 256, 54, 256>, ScaleParams<ParamCoding::kF16, 1> {
   static constexpr std::string_view kName = "gguf.tq1_0";
   static constexpr std::string_view kLayout = "gguf:TQ1_0";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_tq1_0";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 2;
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
 
   static constexpr void read_block(const unsigned char* block, std::uint8_t* codes) {
     for (const Run& run : kRuns) {
@@ -56,13 +53,6 @@ struct GgufTQ1_0 : GgufRows<GgufTQ1_0, 256, 54, 256> {
     return true;
   }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 8u * 52, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 1};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 1 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 
  private:
   struct Run {

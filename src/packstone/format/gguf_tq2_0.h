@@ -15,28 +15,18 @@
 
 namespace packstone {
 
-struct GgufTQ2_0 : GgufRows<GgufTQ2_0, 256, 66, 256> {
+struct GgufTQ2_0 : GgufRows<GgufTQ2_0, 256, 66, 256>, ScaleParams<ParamCoding::kF16, 1> {
   static constexpr std::string_view kName = "gguf.tq2_0";
   static constexpr std::string_view kLayout = "gguf:TQ2_0";
   static constexpr std::string_view kSource = "ggml 0.26, ggml-common.h block_tq2_0";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = 2;
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
 
   static constexpr PieceList block_code(int i) {
     const int h = i / 128, s = (i % 128) / 32, l = i % 32;
     return one_piece(0, 8u * (32 * h + l) + 2 * s, 2);
   }
   static constexpr PieceList block_param(int, int) { return one_piece(0, 8u * 64, 16); }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 1};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 1 && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 static_assert(CodedFormat<GgufTQ2_0>);

@@ -66,25 +66,44 @@ constexpr PieceList stream_code(int bits, int i) {
 
 enum class GptqKind { kV1, kV2, kPlanar };
 
+// Whether codes of `bits` bits do not cross words.
+constexpr bool gptq_whole_codes(int bits) {
+  return bits == 2 || bits == 4 || bits == 8;
+}
+
+// What zero points of v1 are stored less: one in every lane of a word at once, or lane by lane.
+constexpr std::uint32_t gptq_word_bias(int bits, GptqKind kind) {
+  if (kind != GptqKind::kV1) return 0;
+  return bits == 2 ? 0x55555555u : bits == 4 ? 0x11111111u : bits == 8 ? 0x01010101u : 0;
+}
+constexpr std::uint32_t gptq_lane_bias(int bits, GptqKind kind) {
+  return kind == GptqKind::kV1 && !gptq_whole_codes(bits) ? 1 : 0;
+}
+
 template <int Bits, GptqKind Kind>
-struct GptqWords {
+struct GptqWords : ChosenGroups,
+                   TensorPlanes<GptqWords<Bits, Kind>>,
+                   ScaleZeroParams<ParamCoding::kF16, Bits, gptq_word_bias(Bits, Kind),
+                                   gptq_lane_bias(Bits, Kind)> {
+  static constexpr bool kIsPlanar = Kind == GptqKind::kPlanar;
+  static constexpr bool kWholeCodes = gptq_whole_codes(Bits);
+  static_assert(kIsPlanar ? Bits == 3 || (Bits >= 5 && Bits <= 7) : Bits == 3 || kWholeCodes);
+  static constexpr std::string_view kLayout = kIsPlanar               ? "gptq_p"
+                                              : Kind == GptqKind::kV2 ? "gptq_v2"
+                                                                      : "gptq";
+  static constexpr std::string_view kOtherLayout =
+      Kind == GptqKind::kV2 && kWholeCodes ? "gptq_p" : "";
+  static constexpr WidthName kText{kLayout, Bits};
+  static constexpr std::string_view kName = kText.view();
+  static constexpr std::string_view kSource = "GPTQModel 7.7.0, nn_modules/qlinear/__init__.py";
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = Bits;
   static constexpr std::uint32_t kCodeXor = 0;
-  static constexpr bool kWholeCodes = Bits == 2 || Bits == 4 || Bits == 8;  // per word
   static constexpr TileSpec kTile{1, kWholeCodes ? 32 / Bits : 32, kWholeCodes ? 1 : Bits};
   static constexpr std::array<std::int32_t, 8> kGroups{16, 32, 64, 128, 256, 512, 1024, kWholeRow};
   static constexpr std::array<PlaneSpec, 4> kPlanes{
       {{".qweight", "I32"}, {".qzeros", "I32"}, {".scales", "F16"}, {".g_idx", "I32"}}};
   static constexpr int kIndexPlane = 3;
-  static constexpr std::uint32_t kWordBias = Kind != GptqKind::kV1 || !kWholeCodes ? 0
-                                             : Bits == 2                           ? 0x55555555u
-                                             : Bits == 4                           ? 0x11111111u
-                                                                                   : 0x01010101u;
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-      {ParamKind::kZero, ParamCoding::kUnsigned, Bits, kWordBias},
-  }};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (shape.cols % kTile.cols != 0 || shape.rows % kTile.cols != 0)
@@ -95,16 +114,6 @@ struct GptqWords {
     return group_listed(kGroups, shape.cols, params)
                ? nullptr
                : "a group of 16, 32, 64, 128, 256, 512 or 1024 columns or the whole row";
-  }
-  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
-    return params.group_cols;
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    if (plane == 3) return unsigned64(shape.cols) * 4;
-    const std::uint64_t lines = unsigned64(plane == 0 ? shape.cols : group_count(shape, params));
-    return plane == 2 ? lines * unsigned64(shape.rows) * 2
-                      : lines * unsigned64(shape.rows) * Bits / 8;
   }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     if (plane == 0) return plane_dims_of(shape.cols * Bits / 32, shape.rows);
@@ -120,7 +129,7 @@ struct GptqWords {
     return unsigned64(line * shape.rows + row) * 32;
   }
   static constexpr PieceList tile_code(int, int c) {
-    if constexpr (Kind == GptqKind::kPlanar)
+    if constexpr (kIsPlanar)
       return detail::planar_code(Bits, c);
     else
       return detail::stream_code(Bits, c);
@@ -129,7 +138,7 @@ struct GptqWords {
                                    std::int64_t unit) {
     const std::uint64_t index = unsigned64(unit * shape.rows + row);
     if (which == 0) return one_piece(2, index * 16, 16);
-    if constexpr (Kind != GptqKind::kPlanar) {
+    if constexpr (!kIsPlanar) {
       return one_piece(1, index * Bits, Bits);
     } else {
       PieceList list = detail::planar_code(Bits, static_cast<int>(row % 32));
@@ -141,48 +150,14 @@ struct GptqWords {
       return list;
     }
   }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset,
-            static_cast<std::int32_t>((raw.pattern[1] + kLaneBias) & kCodeMask)};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    raw.pattern[1] = (static_cast<std::uint32_t>(group.center) - kLaneBias) & kCodeMask;
-    return group.center >= 0 && group.center <= static_cast<std::int32_t>(kCodeMask) &&
-           group.offset == 0.0f && encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
-
- private:
-  static constexpr std::uint32_t kCodeMask = (1u << Bits) - 1;
-  static constexpr std::uint32_t kLaneBias = Kind == GptqKind::kV1 && !kWholeCodes ? 1 : 0;
 };
 
 template <int Bits>
-struct Gptq : GptqWords<Bits, GptqKind::kV1> {
-  static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 8);
-  static constexpr auto kNameText = name_with_width("gptq.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
-  static constexpr std::string_view kLayout = "gptq";
-  static constexpr std::string_view kSource = "GPTQModel 7.7.0, nn_modules/qlinear/__init__.py";
-};
-
+using Gptq = GptqWords<Bits, GptqKind::kV1>;
 template <int Bits>
-struct GptqV2 : GptqWords<Bits, GptqKind::kV2> {
-  static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 8);
-  static constexpr auto kNameText = name_with_width("gptq_v2.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
-  static constexpr std::string_view kLayout = "gptq_v2";
-  static constexpr std::string_view kOtherLayout = Bits == 3 ? "" : "gptq_p";
-  static constexpr std::string_view kSource = "GPTQModel 7.7.0, nn_modules/qlinear/__init__.py";
-};
-
+using GptqV2 = GptqWords<Bits, GptqKind::kV2>;
 template <int Bits>
-struct GptqP : GptqWords<Bits, GptqKind::kPlanar> {
-  static_assert(Bits == 3 || Bits == 5 || Bits == 6 || Bits == 7);
-  static constexpr auto kNameText = name_with_width("gptq_p.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
-  static constexpr std::string_view kLayout = "gptq_p";
-  static constexpr std::string_view kSource = "GPTQModel 7.7.0, nn_modules/qlinear/__init__.py";
-};
+using GptqP = GptqWords<Bits, GptqKind::kPlanar>;
 
 static_assert(CodedFormat<Gptq<4>> && CodedFormat<GptqP<5>>);
 static_assert(proves_bijection<Gptq<4>, 2048>({8, 16}, {16}));

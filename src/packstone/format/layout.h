@@ -6,6 +6,7 @@
 // one part of the block and 2 high bits in another.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -65,6 +66,43 @@ constexpr PlaneDims plane_dims_of(Dims... dims) {
   static_assert(sizeof...(Dims) <= 4);
   return {sizeof...(Dims), {static_cast<std::int64_t>(dims)...}};
 }
+
+// Bytes of an element of a plane: the number in the name of its type is its bits.
+constexpr std::uint64_t element_bytes(std::string_view type, const FormatParams& params) {
+  if (type == kMetadataType) return params.metadata == FloatType::kF32 ? 4 : 2;
+  std::uint64_t bits = 0;
+  for (const char c : type) {
+    if (c >= '0' && c <= '9')
+      bits = 10 * bits + static_cast<std::uint64_t>(c - '0');
+    else if (bits != 0)
+      break;  // F8_E4M3
+  }
+  return bits / 8;
+}
+
+static_assert(element_bytes("F8_E4M3", {}) == 1 && element_bytes("BF16", {}) == 2 &&
+              element_bytes("I32", {}) == 4);
+
+// The plane_bytes of `Format` where every plane is the elements of its tensor and nothing else:
+// plane_dims says the rest.
+template <class Format>
+struct TensorPlanes {
+  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
+    const PlaneDims dims = Format::plane_dims(plane, shape, params);
+    std::uint64_t bytes =
+        element_bytes(Format::kPlanes[static_cast<std::size_t>(plane)].type, params);
+    for (int i = 0; i < dims.rank; ++i) bytes *= static_cast<std::uint64_t>(dims.dim[i]);
+    return bytes;
+  }
+};
+
+// Groups of params.group_cols columns, in which every parameter is of one group.
+struct ChosenGroups {
+  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
+  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
+    return params.group_cols;
+  }
+};
 
 // A run of bits in one plane (of a tile: in one segment): bits [bit, bit + width), low bit first.
 struct Piece {

@@ -24,7 +24,7 @@
 namespace packstone {
 
 template <int Bits>
-struct MarlinTiles {
+struct MarlinTiles : ChosenGroups {
   static_assert(Bits == 4 || Bits == 8);
   using Scheme = LinearScheme;
   static constexpr int kCodeBits = Bits;
@@ -38,14 +38,6 @@ struct MarlinTiles {
     if (!group_listed(kGroups, shape.cols, params))
       return "a group of 32, 64 or 128 columns or the whole row";
     return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";
-  }
-  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
-    return params.group_cols;
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    const PlaneDims dims = plane_dims(plane, shape, params);
-    return unsigned64(dims.dim[0]) * unsigned64(dims.dim[1]) * (plane == 1 ? 2 : 4);
   }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
     if (plane == 0) return plane_dims_of(shape.cols / 16, shape.rows * Bits / 2);
@@ -82,49 +74,28 @@ struct MarlinTiles {
 
 // Symmetric: the center is 2^(b-1).
 template <int Bits>
-struct Marlin : MarlinTiles<Bits> {
-  static constexpr auto kNameText = name_with_width("marlin.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
+struct Marlin : MarlinTiles<Bits>,
+                TensorPlanes<Marlin<Bits>>,
+                ScaleParams<ParamCoding::kF16, 1 << (Bits - 1)> {
+  static constexpr WidthName kText{"marlin", Bits};
+  static constexpr std::string_view kName = kText.view();
   static constexpr std::string_view kLayout = "marlin";
   static constexpr std::string_view kSource =
       "IST-DASLab marlin 0.1.1, marlin/__init__.py; GPTQModel 7.7.0, utils/marlin.py";
   static constexpr std::array<PlaneSpec, 2> kPlanes{{{".B", "I32"}, {".s", "F16"}}};
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-  }};
-
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset, 1 << (Bits - 1)};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 1 << (Bits - 1) && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 // With stored zero points.
 template <int Bits>
-struct MarlinAwq : MarlinTiles<Bits> {
-  static constexpr auto kNameText = name_with_width("marlin_awq.w", Bits);
-  static constexpr std::string_view kName = name_view(kNameText);
+struct MarlinAwq : MarlinTiles<Bits>,
+                   TensorPlanes<MarlinAwq<Bits>>,
+                   ScaleZeroParams<ParamCoding::kF16, Bits> {
+  static constexpr WidthName kText{"marlin_awq", Bits};
+  static constexpr std::string_view kName = kText.view();
   static constexpr std::string_view kLayout = "marlin-awq";
   static constexpr std::string_view kSource = "GPTQModel 7.7.0, utils/marlin.py";
   static constexpr std::array<PlaneSpec, 3> kPlanes{
       {{".qweight", "I32"}, {".scales", "F16"}, {".qzeros", "I32"}}};
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kF16, 16},
-      {ParamKind::kZero, ParamCoding::kUnsigned, Bits},
-  }};
-
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {decode_float(FloatType::kF16, raw.pattern[0]), kNoOffset,
-            static_cast<std::int32_t>(raw.pattern[1])};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    raw.pattern[1] = static_cast<std::uint32_t>(group.center);
-    return group.center >= 0 && group.center < (1 << Bits) && group.offset == 0.0f &&
-           encode_float_exact(FloatType::kF16, group.scale, raw.pattern[0]);
-  }
 };
 
 static_assert(CodedFormat<Marlin<4>> && CodedFormat<MarlinAwq<8>>);

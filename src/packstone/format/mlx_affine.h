@@ -10,14 +10,14 @@
 // the product is exact, so one rounding remains. Legal: cols a multiple of the group.
 #pragma once
 
-#include <array>
-
-#include "packstone/format/format.h"
+#include "packstone/format/group_params.h"
 
 namespace packstone {
 
 template <int Bits>
-struct MlxAffine {
+struct MlxAffine : ChosenGroups,
+                   TensorPlanes<MlxAffine<Bits>>,
+                   ScaleOffsetParams<ParamCoding::kMetadata> {
   static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 5 || Bits == 6 || Bits == 8);
   static constexpr char kNameText[] = {'m', 'l', 'x', '.', 'a', 'f',       'f',
                                        'i', 'n', 'e', '.', 'w', '0' + Bits};
@@ -31,26 +31,11 @@ struct MlxAffine {
   static constexpr std::array<std::int32_t, 3> kGroups{32, 64, 128};
   static constexpr std::array<PlaneSpec, 3> kPlanes{
       {{".weight", "U32"}, {".scales", kMetadataType}, {".biases", kMetadataType}}};
-  static constexpr std::array<ParamSpec, 2> kParams{{
-      {ParamKind::kScale, ParamCoding::kMetadata, 0},
-      {ParamKind::kOffset, ParamCoding::kMetadata, 0},
-  }};
 
   static constexpr const char* legal(Shape shape, const FormatParams& params) {
     if (params.group_cols != 32 && params.group_cols != 64 && params.group_cols != 128)
       return "a group of 32, 64 or 128 columns";
     return shape.cols % params.group_cols == 0 ? nullptr : "cols a multiple of the group";
-  }
-  static constexpr std::int64_t group_cols(const FormatParams& params) { return params.group_cols; }
-  static constexpr std::int64_t param_cols(int, const FormatParams& params) {
-    return params.group_cols;
-  }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    const std::uint64_t rows = static_cast<std::uint64_t>(shape.rows);
-    const std::uint64_t cols = static_cast<std::uint64_t>(shape.cols);
-    if (plane == 0) return rows * (cols * Bits / 8);
-    return rows * (cols / static_cast<std::uint64_t>(params.group_cols)) *
-           static_cast<std::uint64_t>(float_bits(params.metadata) / 8);
   }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams& params) {
@@ -71,15 +56,6 @@ struct MlxAffine {
                      static_cast<std::uint64_t>(row * (shape.cols / params.group_cols) + unit) *
                          static_cast<std::uint64_t>(bits),
                      bits);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams& params) {
-    return {decode_float(params.metadata, raw.pattern[0]),
-            decode_float(params.metadata, raw.pattern[1]), 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams& params,
-                               RawParams& raw) {
-    return group.center == 0 && encode_float_exact(params.metadata, group.scale, raw.pattern[0]) &&
-           encode_float_exact(params.metadata, group.offset, raw.pattern[1]);
   }
 };
 

@@ -21,7 +21,7 @@ namespace packstone {
 enum class Nvfp4Global : std::uint8_t { kNone, kDivisor, kMultiplier };
 
 template <Nvfp4Global Global>
-struct Nvfp4 : SplitRows<4, 16> {
+struct Nvfp4 : SplitRows<4, 16>, TensorPlanes<Nvfp4<Global>> {
   static constexpr bool kIsMlx = Global == Nvfp4Global::kNone;
   static constexpr bool kDivides = Global == Nvfp4Global::kDivisor;
   static constexpr std::string_view kName = kIsMlx     ? "mlx.nvfp4"
@@ -50,9 +50,6 @@ struct Nvfp4 : SplitRows<4, 16> {
     return params;
   }();
 
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams& params) {
-    return plane == 2 ? 4 : SplitRows::plane_bytes(plane, shape, params);
-  }
   static constexpr std::uint64_t padding_bits(int plane, Shape shape, const FormatParams&) {
     return plane == 2 && (shape.rows == 0 || shape.cols == 0) ? 32 : 0;
   }

@@ -9,32 +9,22 @@
 // codes and scales is moved here from other formats. Legal: cols a multiple of 32.
 #pragma once
 
-#include "packstone/format/e2m1.h"
 #include "packstone/format/fp8_kinds.h"
+#include "packstone/format/group_params.h"
 #include "packstone/format/split_rows.h"
 
 namespace packstone {
 
-struct Mxfp8 : SplitRows<8, 32> {
+struct Mxfp8 : SplitRows<8, 32>, TensorPlanes<Mxfp8>, ScaleParams<ParamCoding::kE8M0> {
   static constexpr std::string_view kName = "mx.mxfp8";
   static constexpr std::string_view kLayout = "mlx-mxfp8";
   static constexpr std::string_view kSource =
       "OCP MX v1.0; MLX 0.32, mlx/backend/cpu/quantized.cpp";
   using Scheme = Fp8Scheme<Fp8Kind::kE4M3FN>;
   static constexpr std::array<PlaneSpec, 2> kPlanes{{{".weight", "U32"}, {".scales", "U8"}}};
-  static constexpr std::array<ParamSpec, 1> kParams{{
-      {ParamKind::kScale, ParamCoding::kE8M0, 8},
-  }};
   static constexpr bool kFiniteOnly = true;
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams&) {
     return plane_dims_of(shape.rows, plane == 0 ? shape.cols / 4 : shape.cols / 32);
-  }
-  static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
-    return {e8m0_to_float(raw.pattern[0]), kNoOffset, 0};
-  }
-  static constexpr bool encode(const GroupValues& group, const FormatParams&, RawParams& raw) {
-    return group.center == 0 && group.offset == 0.0f &&
-           float_to_e8m0_exact(group.scale, raw.pattern[0]);
   }
 };
 

@@ -67,11 +67,6 @@ struct QqqTiles {
   static constexpr std::int64_t param_cols(int, const FormatParams& params) {
     return group_cols(params);
   }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams&) {
-    if (plane == 0) return unsigned64(shape.rows) * unsigned64(shape.cols) / 2;
-    if (plane == 1) return unsigned64(shape.rows) * 4;
-    return WholeRow ? 0 : unsigned64(shape.rows) * unsigned64(shape.cols / 128) * 2;
-  }
   static constexpr PlaneDims plane_dims(int plane, Shape shape, const FormatParams&) {
     if (plane == 0) return plane_dims_of(shape.cols / 16, 2 * shape.rows);
     if (plane == 1) return plane_dims_of(1, shape.rows);
@@ -96,7 +91,7 @@ struct QqqTiles {
   }
 };
 
-struct Qqq : QqqTiles<true> {
+struct Qqq : QqqTiles<true>, TensorPlanes<Qqq> {
   static constexpr std::string_view kName = "qqq.w4";
   static constexpr std::string_view kLayout = "qqq";
   static constexpr std::string_view kSource = "GPTQModel 7.7.0, qlinear/qqq.py";
@@ -117,7 +112,7 @@ struct Qqq : QqqTiles<true> {
   }
 };
 
-struct QqqG128 : QqqTiles<false> {
+struct QqqG128 : QqqTiles<false>, TensorPlanes<QqqG128>, SharedParams {
   static constexpr std::string_view kName = "qqq_g128.w4";
   static constexpr std::string_view kLayout = "qqq-g128";
   static constexpr std::string_view kSource = "GPTQModel 7.7.0, qlinear/qqq.py";
@@ -135,9 +130,6 @@ struct QqqG128 : QqqTiles<false> {
   static constexpr GroupValues values(const RawParams& raw, const FormatParams&) {
     return {decode_float(FloatType::kF32, raw.pattern[0]), kNoOffset, 8,
             decode_float(FloatType::kF16, raw.pattern[1])};
-  }
-  static constexpr bool encode(const GroupValues&, const FormatParams&, RawParams&) {
-    return false;
   }
 };
 

@@ -1,4 +1,4 @@
-// What formats with small float codes and byte scales apart share: MXFP8, NVFP4.
+// What formats with small float codes and byte scales apart share: MXFP4, MXFP8, NVFP4.
 //   plane 0: [rows, cols * b / 8] bytes, each row one stream of codes, low bit first
 //   plane 1: [rows, cols / GroupCols] bytes, one scale each
 // Device-safe.
@@ -25,11 +25,6 @@ struct SplitRows {
   }
   static constexpr std::int64_t group_cols(const FormatParams&) { return GroupCols; }
   static constexpr std::int64_t param_cols(int, const FormatParams&) { return GroupCols; }
-  static constexpr std::uint64_t plane_bytes(int plane, Shape shape, const FormatParams&) {
-    return static_cast<std::uint64_t>(shape.rows) *
-           static_cast<std::uint64_t>(plane == 0 ? shape.cols / 8 * CodeBits
-                                                 : shape.cols / GroupCols);
-  }
   static constexpr std::uint64_t padding_bits(int, Shape, const FormatParams&) { return 0; }
   static constexpr std::uint64_t tile_start(Shape shape, const FormatParams&, std::int64_t row,
                                             std::int64_t col, int) {

@@ -4,23 +4,26 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <string_view>
 
-#include "packstone/format/format.h"
+#include "packstone/format/group_params.h"
 
 namespace packstone {
 
-// "gptq.w" + one digit.
-template <std::size_t N>
-constexpr std::array<char, N> name_with_width(const char (&stem)[N], int bits) {
-  std::array<char, N> name{};
-  for (std::size_t i = 0; i + 1 < N; ++i) name[i] = stem[i];
-  name[N - 1] = static_cast<char>('0' + bits);
-  return name;
-}
-template <std::size_t N>
-constexpr std::string_view name_view(const std::array<char, N>& name) {
-  return {name.data(), name.size()};
-}
+// "gptq.w4": what formats of one layout are called.
+class WidthName {
+ public:
+  constexpr WidthName(std::string_view stem, int bits) {
+    for (const char c : stem) text_[size_++] = c;
+    for (const char c : {'.', 'w', static_cast<char>('0' + bits)}) text_[size_++] = c;
+  }
+  constexpr std::string_view view() const { return {text_, size_}; }
+
+ private:
+  char text_[24] = {};
+  std::size_t size_ = 0;
+};
 
 // Whether the group is one of `groups`, or the whole row (kWholeRow in the list).
 template <std::size_t N>

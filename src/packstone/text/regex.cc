@@ -1,9 +1,6 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
-
 #include "packstone/text/regex.h"
 
-#include <pcre2.h>
-
+#include "packstone/text/pcre2_code.h"
 #include "packstone/text/unicode.h"
 
 namespace packstone::text {
@@ -44,18 +41,6 @@ void add_match(std::vector<Match>& matches, std::size_t& previous, std::size_t b
 
 }  // namespace
 
-struct Regex::Code {
-  pcre2_code* code = nullptr;
-  pcre2_match_context* context = nullptr;
-  Code() = default;
-  Code(const Code&) = delete;
-  Code& operator=(const Code&) = delete;
-  ~Code() {
-    pcre2_match_context_free(context);
-    pcre2_code_free(code);
-  }
-};
-
 Result<Regex> Regex::compile(std::string_view pattern) {
   if (pattern.size() > kPatternBytesMax) {
     return fail(ErrorCode::kUnsupported, "text.regex", "pattern",
@@ -66,32 +51,18 @@ Result<Regex> Regex::compile(std::string_view pattern) {
                 "UTF-8");
   }
   PACKSTONE_TRY(std::string translated, translate_pattern(pattern));
-  int code_number = 0;
-  PCRE2_SIZE offset = 0;
-  auto code = std::make_shared<Code>();
+  auto code = std::make_shared<Pcre2Code>();
   const std::uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
-  pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
-  if (context != nullptr) {
-    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    pcre2_set_parens_nest_limit(context, 100);
-  }
-  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                             options, &code_number, &offset, context);
-  pcre2_compile_context_free(context);
+  const std::string wrong = code->compile(translated, options, 100);
   if (code->code == nullptr) {
-    PCRE2_UCHAR message[256] = {};
-    pcre2_get_error_message(code_number, message, sizeof message);
-    return fail(ErrorCode::kUnsupported, "text.regex", fmt::format("pattern '{}'", pattern),
-                reinterpret_cast<const char*>(message), "a pattern that PCRE2 compiles");
+    return fail(ErrorCode::kUnsupported, "text.regex", fmt::format("pattern '{}'", pattern), wrong,
+                "a pattern that PCRE2 compiles");
   }
   // Without JIT (not built in, or refused by the system) the interpreter gives the same matches.
   pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);
-  code->context = pcre2_match_context_create(nullptr);
-  if (code->context == nullptr) {
+  if (!code->limit(kMatchLimit, 256 * 1024)) {
     return fail(ErrorCode::kExhausted, "text.regex", "match context", "no memory", "memory");
   }
-  pcre2_set_match_limit(code->context, kMatchLimit);
-  pcre2_set_heap_limit(code->context, 256 * 1024);  // KiB
   pcre2_jit_stack_assign(code->context, stack_of_thread, nullptr);
   Regex regex;
   regex.pattern_ = pattern;

@@ -13,6 +13,8 @@
 
 namespace packstone::text {
 
+struct Pcre2Code;
+
 // A half-open byte range of a text, and whether the pattern matched it.
 struct Match {
   std::size_t begin;
@@ -36,9 +38,8 @@ class Regex {
   const std::string& pattern() const { return pattern_; }
 
  private:
-  struct Code;
   std::string pattern_;
-  std::shared_ptr<const Code> code_;  // none for a literal
+  std::shared_ptr<const Pcre2Code> code_;  // none for a literal
 };
 
 // The PCRE2 pattern of an Oniguruma pattern (seen by tests).

@@ -11,11 +11,12 @@
 #include "packstone/format/registry.h"
 #include "packstone/kernel/matmul/kernel_list.h"
 #include "packstone/kernel/test_weights.h"
-#include "packstone/transcode/unpack.h"
+#include "packstone/transcode/test_words.h"
 
 namespace packstone {
 namespace {
 
+using testing::decoded;
 using testing::first_difference;
 using testing::random_floats;
 using testing::random_weight;
@@ -45,16 +46,6 @@ std::vector<float> run(const Linear& layer, const std::vector<float>& x, std::in
   std::vector<float> y(static_cast<std::size_t>(m * layer.shape().rows), -1.0f);
   layer.run(x.data(), m, layer.shape().cols, y.data(), layer.shape().rows, *pool, workspace);
   return y;
-}
-
-std::vector<float> decoded(const PackedWeight& weight) {
-  const Shape shape = weight.shape();
-  std::vector<float> values(static_cast<std::size_t>(shape.rows * shape.cols));
-  for (std::int64_t row = 0; row < shape.rows; ++row)
-    decode_row(weight, row,
-               std::span(values).subspan(static_cast<std::size_t>(row * shape.cols),
-                                         static_cast<std::size_t>(shape.cols)));
-  return values;
 }
 
 bool legal(FormatId id, Shape shape, const FormatParams& params) {
