@@ -172,6 +172,25 @@ Result<std::vector<float>> decode_matrix(const CheckpointTensor& tensor, ThreadP
   }
 }
 
+std::uint64_t calibrated_memory(const Checkpoint& source, const ConversionPlan& plan,
+                                std::int64_t samples, std::int64_t length) {
+  const ModelConfig& c = source.config;
+  const std::int64_t heads = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const std::int64_t between = samples * length * (c.hidden + heads);
+  const std::int64_t buffers = length * (3 * c.hidden + 2 * heads + 2 * kv + 2 * c.intermediate) +
+                               2 * c.layers * kv * length;
+  std::int64_t largest = 0;
+  for (const TensorPlan& tensor : plan.tensors) {
+    if (tensor.action != Action::kQuantize) continue;
+    const auto [rows, cols] = tensor.source->weight.shape();
+    // Floats of the matrix and of a slice three times, its codes; the Hessian four times as floats
+    // and, while it is factored, twice as doubles; pieces of 512 rows.
+    const std::int64_t slice = std::min<std::int64_t>(rows * cols, 1 << 24);
+    largest = std::max(largest, rows * cols + 3 * slice + 8 * cols * cols + 1152 * cols);
+  }
+  return static_cast<std::uint64_t>(between + buffers + largest) * sizeof(float);
+}
+
 Status quantize_calibrated(const Checkpoint& source, const Calibration& calibration,
                            const CalibratedMethod& method, const Journal& journal,
                            ConversionPlan& plan, Context& context, std::string_view command) {

@@ -46,11 +46,13 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   if (parsed == Parsed::kHelpShown) return 0;
   LayoutTarget layout;
   std::optional<QuantizeRequest> request;
+  bool calibrated = false;
   if (app.given("--method")) {
     PACKSTONE_CHECK_OK(options.read(app, "plan"));
     PACKSTONE_TRY(QuantizeTarget target, quantize_target("plan", options));
     layout = target.layout;
     request = target.request;
+    calibrated = target.calibrated.has_value();
   } else {
     for (const char* option : {"--bits", "--group-size", "--mode"})
       if (app.given(option))
@@ -62,8 +64,11 @@ Result<int> run_plan(Arguments arguments, Context& context) {
                              : check_described_move(source, layout, "plan"));
   if (request) choose_metadata(source, *request);
   const ContainerKind container = layout.gguf ? ContainerKind::kGguf : ContainerKind::kFolder;
-  PACKSTONE_TRY(const ConversionPlan plan, plan_conversion(source, layout, container, request,
-                                                           Proof::kHeaders, context, "plan"));
+  PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, request,
+                                                     Proof::kHeaders, context, "plan"));
+  if (calibrated)  // with the samples that quantize takes when it is not told
+    plan.peak_memory_predicted +=
+        calibrated_memory(source, plan, options.calibration.samples, options.calibration.length);
   const double seconds = predicted_seconds(plan, context.pool().size());
   if (context.json) {
     Json document = conversion_json(plan);

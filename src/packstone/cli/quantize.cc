@@ -72,6 +72,9 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
     PACKSTONE_TRY(const Calibration calibration,
                   read_calibration("quantize", options.calibration, source));
     plan.calibration = calibration.json;
+    plan.peak_memory_predicted +=
+        calibrated_memory(source, plan, static_cast<std::int64_t>(calibration.sequences.size()),
+                          static_cast<std::int64_t>(calibration.sequences.front().size()));
     PACKSTONE_TRY(const Json call, call_json(options, target, calibration, source));
     PACKSTONE_TRY(journal, Journal::open(destination, call, options.resume, force, context));
     PACKSTONE_CHECK_OK(quantize_calibrated(source, calibration, *target.calibrated, *journal, plan,
