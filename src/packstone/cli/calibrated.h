@@ -26,8 +26,8 @@ Status quantize_calibrated(const Checkpoint& source, const Calibration& calibrat
                            ConversionPlan& plan, Context& context, std::string_view command);
 
 // calibrated_memory(source, plan, samples, length): bytes that quantize_calibrated needs beside
-// the weights of source and target: rows between layers, the buffers of a sample, and the statistics
-// and copies of the largest matrix. Errors: none.
+// the weights of source and target: rows between layers, the buffers of a sample, and the
+// statistics and copies of the largest matrix. Errors: none.
 std::uint64_t calibrated_memory(const Checkpoint& source, const ConversionPlan& plan,
                                 std::int64_t samples, std::int64_t length);
 

@@ -21,8 +21,18 @@ std::string_view left_out(const Checkpoint& target) {
   return target.container == ContainerKind::kFolder ? kCertificateName : std::string_view();
 }
 
+// Whether the weight has the plan's format and what of its parameters the format takes notice of: a
+// format of one group may have it spelled out or not, and one without a choice has any metadata.
 bool same_params(const PackedWeight& weight, const TensorPlan& plan) {
-  return weight.id() == plan.target.id && weight.params() == plan.plan.params;
+  const FormatInfo& format = weight.format();
+  const FormatParams &have = weight.params(), &want = plan.plan.params;
+  const bool typed = std::ranges::any_of(
+      format.params, [](const ParamSpec& spec) { return spec.coding == ParamCoding::kMetadata; });
+  return weight.id() == plan.target.id &&
+         group_cols(weight.id(), have) == group_cols(weight.id(), want) &&
+         have.act_order == want.act_order && have.constant == want.constant &&
+         (!typed || have.metadata == want.metadata) &&
+         (!format.shares_rows || have.group_rows == want.group_rows);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ Status check_call(const fs::path& folder, const Json& call) {
   }
   return fail(ErrorCode::kInvalidInput, kWhere, folder.string(), different,
               "the options and the source that the journal was begun with",
-              "without --resume the work starts from the beginning");
+              "--force instead of --resume starts from the beginning");
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ Result<FormatId> member_of(std::string_view command, const LayoutTarget& layout,
                        fmt::format("{}, as {} has", bits, layout.name));
     return *layout.format;
   }
+  const auto width = [](FormatId id) { return format_info(id).code_bits; };
+  if (!options.has_bits && !layout.family.empty() &&
+      width(layout.family.front()) == width(layout.family.back()))
+    return layout.family.front();
   std::string widths;
   for (const FormatId id : layout.family) {
     const int bits = format_info(id).code_bits;
@@ -86,6 +90,9 @@ Result<FormatParams> group_of(std::string_view command, const QuantizeOptions& o
   std::string legal;
   for (const std::int32_t size : sizes)
     if (size != kWholeRow) legal += fmt::format("{}{}", legal.empty() ? "" : ", ", size);
+  if (legal.empty())
+    return fail(ErrorCode::kUnsupported, where(command), "--to", fmt::format("`{}`", options.to),
+                "a layout with scales for groups of columns", "this one has one scale a row");
   return bad_width(command, "--group-size", options.group_size, legal);
 }
 
