@@ -5,29 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "packstone/checkpoint/checkpoint.h"
+#include "packstone/checkpoint/test_folders.h"
 #include "tests/support/packed_folders.h"
 
 namespace packstone {
 namespace {
 
 constexpr std::string_view kUp = "model.layers.0.mlp.up_proj";
-
-Result<Checkpoint> reopen(const tiny::Folder& made) {
-  const tiny::TemporaryFolder folder;
-  const Status written = tiny::write(folder / "model", made);
-  EXPECT_TRUE(written) << written.error().message;
-  return open_checkpoint(folder / "model");
-}
-
-void expect_refused(const tiny::Folder& made, ErrorCode code,
-                    const std::vector<std::string>& parts) {
-  const Result<Checkpoint> checkpoint = reopen(made);
-  ASSERT_FALSE(checkpoint) << "opened; expected an error about " << parts[0];
-  EXPECT_EQ(checkpoint.error().code, code) << checkpoint.error().message;
-  for (const std::string& part : parts)
-    EXPECT_NE(checkpoint.error().message.find(part), std::string::npos)
-        << checkpoint.error().message << " does not mention " << part;
-}
 
 tiny::Tensor& up(tiny::Folder& made, std::string_view suffix) {
   return made.at(fmt::format("{}{}", kUp, suffix));

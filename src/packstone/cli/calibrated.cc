@@ -135,11 +135,9 @@ Status Run::head(LayerWalk& walk) {
 // rounded to nearest, and the report says so.
 Status Run::round(const Wanted& wanted) {
   TensorPlan& tensor = *wanted.tensor;
+  tensor.plan.conditions.push_back("rounded to nearest: no calibration text runs through it");
   tensor.made = journal_.find(wanted.index, tensor);
-  if (tensor.made) {
-    tensor.plan.conditions.push_back("rounded to nearest: no calibration text runs through it");
-    return {};
-  }
+  if (tensor.made) return {};
   const Shape shape = tensor.source->weight.shape();
   PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
   PACKSTONE_TRY(Quantized result, round_to_grid({values.data(), shape.rows, shape.cols, shape.cols},
@@ -147,7 +145,6 @@ Status Run::round(const Wanted& wanted) {
                                                 context_.pool(), tensor.source->name));
   tensor.report = result.report;
   tensor.made = std::move(result.weight);
-  tensor.plan.conditions.push_back("rounded to nearest: no calibration text runs through it");
   return journal_.add(wanted.index, tensor);
 }
 

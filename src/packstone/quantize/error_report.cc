@@ -49,6 +49,15 @@ void merge_reports(QuantizeReport& into, const QuantizeReport& from) {
   into.col = from.col;
 }
 
+double relative_rms(std::span<const ErrorSums> rows) {
+  ErrorSums total;
+  for (const ErrorSums& row : rows) {
+    total.error += row.error;
+    total.weight += row.weight;
+  }
+  return total.weight > 0 ? std::sqrt(total.error / total.weight) : 0;
+}
+
 Status fault_status(const ValueFault& fault, std::string_view where, FormatId target,
                     std::string_view subject) {
   if (!fault.found()) return {};

@@ -42,6 +42,9 @@ bool is_lost(std::span<const float> values, const GroupValues& group);
 // add.
 void merge_reports(QuantizeReport& into, const QuantizeReport& from);
 
+// relative_rms(rows): sqrt(sum error / sum weight), added row by row in order; 0 of no weight.
+double relative_rms(std::span<const ErrorSums> rows);
+
 // fault_status(fault, where, target, subject): kNotRepresentable naming the value, or no error.
 Status fault_status(const ValueFault& fault, std::string_view where, FormatId target,
                     std::string_view subject);

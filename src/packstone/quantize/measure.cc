@@ -1,7 +1,6 @@
 #include "packstone/quantize/measure.h"
 
 #include <algorithm>
-#include <cmath>
 #include <new>
 #include <vector>
 
@@ -74,12 +73,7 @@ Result<QuantizeReport> measure(const PackedWeight& weight, const MatrixView& val
     if (worker.fault.row < fault.row) fault = worker.fault;
   }
   PACKSTONE_CHECK_OK(fault_status(fault, kWhere, weight.id(), subject));
-  ErrorSums total;
-  for (const ErrorSums& row : sums) {
-    total.error += row.error;
-    total.weight += row.weight;
-  }
-  if (total.weight > 0) report.relative_rms = std::sqrt(total.error / total.weight);
+  report.relative_rms = relative_rms(sums);
   return report;
 }
 

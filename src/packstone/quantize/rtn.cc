@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <new>
 #include <vector>
 
@@ -128,12 +127,7 @@ Result<Quantized> run(const RowSource& source, OwnedWeight target, ThreadPool& p
     if (worker.fault.row < fault.row) fault = worker.fault;
   }
   PACKSTONE_CHECK_OK(fault_status(fault, kWhere, target.id, subject));
-  ErrorSums total;
-  for (const ErrorSums& row : errors) {
-    total.error += row.error;
-    total.weight += row.weight;
-  }
-  if (total.weight > 0) report.relative_rms = std::sqrt(total.error / total.weight);
+  report.relative_rms = relative_rms(errors);
   PACKSTONE_TRY(PackedWeight weight, std::move(target).release(subject));
   return Quantized{std::move(weight), report};
 }
