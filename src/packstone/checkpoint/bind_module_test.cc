@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "packstone/checkpoint/checkpoint.h"
-#include "packstone/checkpoint/test_folders.h"
+#include "tests/support/reopened_folders.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace packstone {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "packstone/checkpoint/checkpoint.h"
-#include "packstone/checkpoint/test_folders.h"
 #include "tests/support/packed_folders.h"
+#include "tests/support/reopened_folders.h"
 
 namespace packstone {
 namespace {
