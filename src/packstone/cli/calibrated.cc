@@ -24,21 +24,27 @@ class Run {
     };
   }
 
-  Status layers(LayerWalk& walk);
-  Status head(LayerWalk& walk);
+  Status layers(LayerWalk& walk, LayerWalk* original);
+  Status head(LayerWalk& walk, LayerWalk* original);
 
  private:
-  using Inputs = std::function<Status(const InputSink&)>;
-  Status stage(LayerWalk& walk, LayerStage stage);
+  // Hands over the inputs of a stage, with those of the unquantized model if the method wants them.
+  using Inputs = std::function<Status(const LayerWalk::PairSink&)>;
+  // Of the inputs that some matrices share.
+  struct Statistics {
+    SecondMoment moment;
+    std::optional<CrossMoment> drift;
+  };
+  Status stage(LayerWalk& walk, LayerWalk* original, LayerStage stage);
   // Quantizes the wanted ones of these matrices, which share their inputs.
   Status matrices(const std::vector<std::string>& names, const Inputs& inputs, LayerWalk* walk);
-  Result<SecondMoment> statistics(const std::vector<std::string>& names, std::int64_t cols,
-                                  const Inputs& inputs);
+  Result<Statistics> statistics(const std::vector<std::string>& names, std::int64_t cols,
+                                const Inputs& inputs);
   struct Wanted {
     std::size_t index;
     TensorPlan* tensor;
   };
-  Status quantize(TensorPlan& tensor, std::span<const float> hessian);
+  Status quantize(TensorPlan& tensor, const Statistics& statistics);
   Status round(const Wanted& wanted);
 
   const Checkpoint& source_;
@@ -50,27 +56,38 @@ class Run {
   MatrixProduct product_;
 };
 
-Result<SecondMoment> Run::statistics(const std::vector<std::string>& names, std::int64_t cols,
-                                     const Inputs& inputs) {
+Result<Run::Statistics> Run::statistics(const std::vector<std::string>& names, std::int64_t cols,
+                                        const Inputs& inputs) {
   PACKSTONE_TRY(SecondMoment moment, SecondMoment::make(cols, names.front()));
-  PACKSTONE_CHECK_OK(inputs([&](const MatrixView& rows) { moment.add(rows, product_); }));
+  std::optional<CrossMoment> drift;
+  if (method_.against_original) {
+    PACKSTONE_TRY(drift, CrossMoment::make(cols, names.front()));
+  }
+  PACKSTONE_CHECK_OK(inputs([&](const MatrixView& wanted, const MatrixView& rows) {
+    moment.add(rows, product_);
+    if (drift) drift->add(wanted, rows, product_);
+  }));
   moment.finish(product_);
+  if (drift) drift->finish(product_);
   const std::int64_t seen = moment.rows() + moment.dropped();
   if (moment.rows() < 1 || 10 * moment.dropped() > seen)  // make() refuses a walk without tokens
     return fail(ErrorCode::kNotRepresentable, fmt::format("cli.{}", command_), names.front(),
                 fmt::format("{} of {} input rows that are not finite", moment.dropped(), seen),
                 "at most a tenth", "the model overflows on this text");
-  return moment;
+  return Statistics{std::move(moment), std::move(drift)};
 }
 
-Status Run::quantize(TensorPlan& tensor, std::span<const float> hessian) {
+Status Run::quantize(TensorPlan& tensor, const Statistics& statistics) {
   const Shape shape = tensor.source->weight.shape();
   PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
-  PACKSTONE_TRY(FeedbackResult result,
-                quantize_with_feedback(
-                    {{values.data(), shape.rows, shape.cols, shape.cols}, hessian, method_.damping},
-                    tensor.target.id, tensor.plan.params, method_.feedback, product_,
-                    context_.pool(), tensor.source->name));
+  FeedbackInput input{{values.data(), shape.rows, shape.cols, shape.cols},
+                      statistics.moment.matrix(),
+                      method_.damping};
+  if (statistics.drift) input.drift = statistics.drift->matrix();
+  PACKSTONE_TRY(
+      FeedbackResult result,
+      quantize_with_feedback(input, tensor.target.id, tensor.plan.params, method_.feedback,
+                             product_, context_.pool(), tensor.source->name));
   tensor.report = result.report;
   tensor.proxy_error = result.proxy_error;
   tensor.made = std::move(result.weight);
@@ -88,16 +105,16 @@ Status Run::matrices(const std::vector<std::string>& names, const Inputs& inputs
     if (!tensor.made) missing.push_back(found->second);
   }
   if (!missing.empty()) {
-    PACKSTONE_TRY(const SecondMoment moment,
+    PACKSTONE_TRY(const Statistics seen,
                   statistics(names, missing.front().tensor->source->weight.shape().cols, inputs));
     for (const Wanted& wanted : missing) {
       PACKSTONE_CHECK_OK(context_.check_cancel(command_));
-      PACKSTONE_CHECK_OK(quantize(*wanted.tensor, moment.matrix()));
+      PACKSTONE_CHECK_OK(quantize(*wanted.tensor, seen));
       PACKSTONE_CHECK_OK(journal_.add(wanted.index, *wanted.tensor));
     }
   } else {
     PACKSTONE_CHECK_OK(context_.check_cancel(command_));
-    PACKSTONE_CHECK_OK(inputs([](const MatrixView&) {}));
+    PACKSTONE_CHECK_OK(inputs([](const MatrixView&, const MatrixView&) {}));
   }
   for (const Wanted& wanted : tensors)
     if (walk != nullptr)
@@ -105,24 +122,31 @@ Status Run::matrices(const std::vector<std::string>& names, const Inputs& inputs
   return {};
 }
 
-Status Run::stage(LayerWalk& walk, LayerStage stage) {
-  return matrices(
-      walk.matrices(stage), [&](const InputSink& sink) { return walk.inputs(stage, sink); }, &walk);
+Status Run::stage(LayerWalk& walk, LayerWalk* original, LayerStage stage) {
+  const auto inputs = [&](const LayerWalk::PairSink& sink) {
+    if (original != nullptr) return LayerWalk::paired_inputs(*original, walk, stage, sink);
+    return walk.inputs(stage, [&](const MatrixView& rows) { sink({}, rows); });
+  };
+  return matrices(walk.matrices(stage), inputs, &walk);
 }
 
-Status Run::layers(LayerWalk& walk) {
+Status Run::layers(LayerWalk& walk, LayerWalk* original) {
   Progress progress(context_, "quantizing", static_cast<std::uint64_t>(walk.layers()));
   while (walk.layer() < walk.layers()) {
-    for (const LayerStage one : kLayerStages) PACKSTONE_CHECK_OK(stage(walk, one));
+    for (const LayerStage one : kLayerStages) PACKSTONE_CHECK_OK(stage(walk, original, one));
     PACKSTONE_CHECK_OK(walk.next_layer());
+    if (original != nullptr) PACKSTONE_CHECK_OK(original->next_layer());
     progress.add(1);
   }
   progress.finish();
   return {};
 }
 
-Status Run::head(LayerWalk& walk) {
-  const auto inputs = [&](const InputSink& sink) { return walk.head_inputs(sink); };
+Status Run::head(LayerWalk& walk, LayerWalk* original) {
+  const auto inputs = [&](const LayerWalk::PairSink& sink) {
+    if (original != nullptr) return LayerWalk::paired_head_inputs(*original, walk, sink);
+    return walk.head_inputs([&](const MatrixView& rows) { sink({}, rows); });
+  };
   constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
   const std::string head(source_.config.tied_embeddings ? kEmbedding : "lm_head.weight");
   PACKSTONE_CHECK_OK(matrices({head}, inputs, nullptr));
@@ -170,7 +194,8 @@ Result<std::vector<float>> decode_matrix(const CheckpointTensor& tensor, ThreadP
 }
 
 std::uint64_t calibrated_memory(const Checkpoint& source, const ConversionPlan& plan,
-                                std::int64_t samples, std::int64_t length) {
+                                const CalibratedMethod& method, std::int64_t samples,
+                                std::int64_t length) {
   const ModelConfig& c = source.config;
   const std::int64_t heads = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   const std::int64_t between = samples * length * (c.hidden + heads);
@@ -183,18 +208,27 @@ std::uint64_t calibrated_memory(const Checkpoint& source, const ConversionPlan& 
     // Floats of the matrix and of a slice three times, its codes; the Hessian four times as floats
     // and, while it is factored, twice as doubles; pieces of 512 rows.
     const std::int64_t slice = std::min<std::int64_t>(rows * cols, 1 << 24);
-    largest = std::max(largest, rows * cols + 3 * slice + 8 * cols * cols + 1152 * cols);
+    std::int64_t needed = rows * cols + 3 * slice + 8 * cols * cols + 1152 * cols;
+    // The drift, the correction and its transpose; values and their share of a slice.
+    if (method.against_original) needed += slice + 5 * cols * cols + 1152 * cols;
+    largest = std::max(largest, needed);
   }
-  return static_cast<std::uint64_t>(between + buffers + largest) * sizeof(float);
+  const std::int64_t walks = method.against_original ? 2 : 1;
+  return static_cast<std::uint64_t>(walks * (between + buffers) + largest) * sizeof(float);
 }
 
 Status quantize_calibrated(const Checkpoint& source, const Calibration& calibration,
                            const CalibratedMethod& method, const Journal& journal,
                            ConversionPlan& plan, Context& context, std::string_view command) {
   PACKSTONE_TRY(LayerWalk walk, LayerWalk::make(source, calibration.sequences, context.pool()));
+  std::optional<LayerWalk> original;
+  if (method.against_original) {
+    PACKSTONE_TRY(original, LayerWalk::make(source, calibration.sequences, context.pool()));
+  }
+  LayerWalk* const wanted = original ? &*original : nullptr;
   Run run(source, method, journal, plan, context, command);
-  PACKSTONE_CHECK_OK(run.layers(walk));
-  return run.head(walk);
+  PACKSTONE_CHECK_OK(run.layers(walk, wanted));
+  return run.head(walk, wanted);
 }
 
 }  // namespace packstone::cli

@@ -12,6 +12,7 @@ namespace packstone::cli {
 struct CalibratedMethod {
   FeedbackOptions feedback;
   double damping = 0.01;
+  bool against_original = false;  // GPTAQ: also the inputs that the unquantized model has
 };
 
 // quantize_calibrated(source, calibration, method, journal, plan, context, command): makes the
@@ -25,11 +26,12 @@ Status quantize_calibrated(const Checkpoint& source, const Calibration& calibrat
                            const CalibratedMethod& method, const Journal& journal,
                            ConversionPlan& plan, Context& context, std::string_view command);
 
-// calibrated_memory(source, plan, samples, length): bytes that quantize_calibrated needs beside
-// the weights of source and target: rows between layers, the buffers of a sample, and the
-// statistics and copies of the largest matrix. Errors: none.
+// calibrated_memory(source, plan, method, samples, length): bytes that quantize_calibrated needs
+// beside the weights of source and target: rows between layers and the buffers of a sample, once a
+// walk, and the statistics and copies of the largest matrix. Errors: none.
 std::uint64_t calibrated_memory(const Checkpoint& source, const ConversionPlan& plan,
-                                std::int64_t samples, std::int64_t length);
+                                const CalibratedMethod& method, std::int64_t samples,
+                                std::int64_t length);
 
 // decode_matrix(tensor, pool): its values, rows in Hugging Face order. Errors: kExhausted.
 Result<std::vector<float>> decode_matrix(const CheckpointTensor& tensor, ThreadPool& pool);

@@ -40,19 +40,19 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   QuantizeOptions options;
   app.positional("SRC", path, "GGUF file or folder");
   app.required("--to", options.to, "LAYOUT: mlx-affine, gguf:Q4_0, ..., float32");
-  app.text("--method", options.method, "rtn, gptq or foem: plan a quantize");
+  app.text("--method", options.method, "rtn, gptq, gptaq or foem: plan a quantize");
   options.add(app);
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
   LayoutTarget layout;
   std::optional<QuantizeRequest> request;
-  bool calibrated = false;
+  std::optional<CalibratedMethod> calibrated;
   if (app.given("--method")) {
     PACKSTONE_CHECK_OK(options.read(app, "plan"));
     PACKSTONE_TRY(QuantizeTarget target, quantize_target("plan", options));
     layout = target.layout;
     request = target.request;
-    calibrated = target.calibrated.has_value();
+    calibrated = target.calibrated;
   } else {
     for (const char* option : {"--bits", "--group-size", "--mode"})
       if (app.given(option))
@@ -67,8 +67,8 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, request,
                                                      Proof::kHeaders, context, "plan"));
   if (calibrated)  // with the samples that quantize takes when it is not told
-    plan.peak_memory_predicted +=
-        calibrated_memory(source, plan, options.calibration.samples, options.calibration.length);
+    plan.peak_memory_predicted += calibrated_memory(
+        source, plan, *calibrated, options.calibration.samples, options.calibration.length);
   const double seconds = predicted_seconds(plan, context.pool().size());
   if (context.json) {
     Json document = conversion_json(plan);

@@ -22,6 +22,7 @@ Result<Json> call_json(const QuantizeOptions& options, const QuantizeTarget& tar
   call["metadata"] = float_name(target.request.params.metadata);
   call["damping"] = options.damping;
   if (target.calibrated->feedback.beta != 0) call["beta"] = options.beta;
+  if (target.calibrated->against_original) call["alpha"] = options.alpha;
   call["calibration"] = calibration.json;
   return call;
 }
@@ -37,15 +38,16 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
       "rtn rounds to nearest. gptq quantizes layer by layer with the inputs that a calibration "
       "text "
       "gives it, and spreads every error over the columns that follow; foem also takes back a "
-      "share "
-      "of the drift. Scales are stored in the source's float type (config.json) or float16 (GGUF) "
+      "share of the drift of a column; gptaq makes good a share of what the layers before have "
+      "lost. "
+      "Scales are stored in the source's float type (config.json) or float16 (GGUF) "
       "where the layout leaves the choice.");
   std::string source_path, destination;
   bool force = false;
   QuantizeOptions options;
   app.positional("SRC", source_path, "GGUF file or folder");
   app.positional("DST", destination, "what to write");
-  app.required("--method", options.method, "rtn, gptq or foem");
+  app.required("--method", options.method, "rtn, gptq, gptaq or foem");
   app.required("--to", options.to,
                "mlx-affine, gguf:Q4_K, gptq, awq-gemm, ...: `packstone formats`");
   options.add(app);
@@ -72,9 +74,9 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
     PACKSTONE_TRY(const Calibration calibration,
                   read_calibration("quantize", options.calibration, source));
     plan.calibration = calibration.json;
-    plan.peak_memory_predicted +=
-        calibrated_memory(source, plan, static_cast<std::int64_t>(calibration.sequences.size()),
-                          static_cast<std::int64_t>(calibration.sequences.front().size()));
+    plan.peak_memory_predicted += calibrated_memory(
+        source, plan, *target.calibrated, static_cast<std::int64_t>(calibration.sequences.size()),
+        static_cast<std::int64_t>(calibration.sequences.front().size()));
     PACKSTONE_TRY(const Json call, call_json(options, target, calibration, source));
     PACKSTONE_TRY(journal, Journal::open(destination, call, options.resume, force, context));
     PACKSTONE_CHECK_OK(quantize_calibrated(source, calibration, *target.calibrated, *journal, plan,

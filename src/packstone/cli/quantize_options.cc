@@ -12,12 +12,13 @@ namespace {
 struct Method {
   std::string_view name;
   bool calibrated;
-  bool has_beta;
+  std::string_view share;  // an option of its own: a share from 0 to 1
 };
-constexpr Method kMethods[] = {{"rtn", false, false}, {"gptq", true, false}, {"foem", true, true}};
+constexpr Method kMethods[] = {
+    {"rtn", false, ""}, {"gptq", true, ""}, {"gptaq", true, "--alpha"}, {"foem", true, "--beta"}};
 // Methods of the design that this build lacks.
-constexpr std::string_view kAbsentMethods[] = {"awq", "gptaq", "qqq",  "fp8",
-                                               "bnb", "gguf",  "exl3", "paroquant"};
+constexpr std::string_view kAbsentMethods[] = {"awq",  "qqq",  "fp8",      "bnb",
+                                               "gguf", "exl3", "paroquant"};
 constexpr std::string_view kModes[] = {"best", "parity"};
 
 std::string where(std::string_view command) {
@@ -133,6 +134,7 @@ void QuantizeOptions::add_calibration(Options& app) {
   app.number("--sequence-length", calibration.length, 2, 1 << 20, "tokens of a piece; default 512");
   app.number("--seed", calibration.seed, "picks the pieces; default 123");
   app.text("--damping", damping, "share of the mean diagonal added to the Hessian; default 0.01");
+  app.text("--alpha", alpha, "gptaq: share of the inputs' drift that is made good; default 0.25");
   app.text("--beta", beta, "foem: share of the drift that is taken back; default 0.2");
 }
 
@@ -148,8 +150,9 @@ Status QuantizeOptions::read(const Options& app, std::string_view command) {
          {"--calibration", "--samples", "--sequence-length", "--seed", "--damping"})
       if (app.given(option))
         return no_effect(where(command), option, fmt::format("{} reads no data", method));
-  if (!chosen.has_beta && app.given("--beta"))
-    return no_effect(where(command), "--beta", fmt::format("{} has no beta", method));
+  for (const char* option : {"--alpha", "--beta"})
+    if (chosen.share != option && app.given(option))
+      return no_effect(where(command), option, fmt::format("{} has no such share", method));
   if (chosen.calibrated && calibration.file.empty())
     return fail(ErrorCode::kInvalidInput, where(command), "--calibration", "no file",
                 fmt::format("a text that {} looks at the model with", method));
@@ -178,9 +181,17 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
   constexpr double kLeast = 1e-9, kMost = 0.999999999;  // the ends of (0, 1) raise
   PACKSTONE_TRY(calibrated.damping,
                 parse_number(command, "--damping", options.damping, kLeast, kMost));
-  if (method.has_beta) {
-    PACKSTONE_TRY(const double beta, parse_number(command, "--beta", options.beta, 0, 1));
+  const auto share = [&](const std::string& text) {
+    return parse_number(command, method.share, text, 0, 1);
+  };
+  if (method.share == "--beta") {
+    PACKSTONE_TRY(const double beta, share(options.beta));
     calibrated.feedback.beta = static_cast<float>(beta);
+  }
+  if (method.share == "--alpha") {
+    PACKSTONE_TRY(const double alpha, share(options.alpha));
+    calibrated.feedback.alpha = static_cast<float>(alpha);
+    calibrated.against_original = alpha != 0;
   }
   return target;
 }

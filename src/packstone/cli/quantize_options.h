@@ -16,7 +16,7 @@ struct QuantizeOptions {
   int bits = 4;
   int group_size = 64;
   CalibrationOptions calibration;
-  std::string damping = "0.01", beta = "0.2";
+  std::string damping = "0.01", beta = "0.2", alpha = "0.25";
   bool resume = false;
   bool has_bits = false, has_group_size = false;
 

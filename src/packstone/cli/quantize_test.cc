@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "packstone/checkpoint/content_hash.h"
@@ -73,6 +74,25 @@ TEST_F(Quantize, SameBytesForAnyThreadCount) {
   ASSERT_EQ(call(one).code, 0);
   ASSERT_EQ(call(three).code, 0);
   EXPECT_EQ(bytes(folder_ / "one/model.safetensors"), bytes(folder_ / "three/model.safetensors"));
+}
+
+TEST_F(Quantize, MethodsDifferAndKeepTheirSharesInBounds) {
+  std::set<std::string> seen;
+  for (const std::string_view method : {"gptq", "gptaq", "foem"}) {
+    std::vector<std::string> run = arguments(std::string(method), "mlx-affine");
+    run[4] = method;
+    ASSERT_EQ(call(run).code, 0) << method;
+    seen.insert(bytes(folder_ / method / "model.safetensors"));
+  }
+  EXPECT_EQ(seen.size(), 3u);
+  std::vector<std::string> none = arguments("none", "mlx-affine"), beyond(none);
+  none[4] = beyond[4] = "gptaq";
+  none.insert(none.end(), {"--alpha", "0"});
+  beyond.insert(beyond.end(), {"--alpha", "1.5"});
+  ASSERT_EQ(call(none).code, 0);
+  EXPECT_TRUE(seen.contains(bytes(folder_ / "none/model.safetensors")))
+      << "gptaq with alpha 0 is gptq";
+  EXPECT_EQ(call(beyond).code, 2);
 }
 
 // A run that was stopped after any number of matrices goes on to the bytes of one that was not.

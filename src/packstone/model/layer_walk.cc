@@ -57,6 +57,10 @@ struct LayerWalk::State {
   }
   // To the inputs of a stage; returns them.
   Result<MatrixView> run_to(LayerStage stage, std::size_t sequence);
+  MatrixView run_to_head(std::size_t sequence);
+  Status check_stage(LayerStage stage) const;
+  Status check_pair(const State& other) const;
+  Status check_end() const;
 };
 
 LayerWalk::LayerWalk(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -164,17 +168,46 @@ Result<MatrixView> LayerWalk::State::run_to(LayerStage stage, std::size_t sequen
   return MatrixView{buffers.inner, rows, config.intermediate, config.intermediate};
 }
 
+Status LayerWalk::State::check_stage(LayerStage stage) const {
+  if (layer >= config.layers || stages_done >= kLayerStages.size() ||
+      kLayerStages[stages_done] != stage)
+    return fail(ErrorCode::kInvalidInput, kWhere, fmt::format("layer {}", layer),
+                "stages out of order", "each stage of a layer once");
+  return {};
+}
+
 Status LayerWalk::inputs(LayerStage stage, const InputSink& sink) {
   State& state = *state_;
-  if (state.layer >= layers() || state.stages_done >= kLayerStages.size() ||
-      kLayerStages[state.stages_done] != stage)
-    return fail(ErrorCode::kInvalidInput, kWhere, fmt::format("layer {}", state.layer),
-                "stages out of order", "each stage of a layer once");
+  PACKSTONE_CHECK_OK(state.check_stage(stage));
   for (std::size_t s = 0; s < state.sequences.size(); ++s) {
     PACKSTONE_TRY(const MatrixView rows, state.run_to(stage, s));
     sink(rows);
   }
   ++state.stages_done;
+  return {};
+}
+
+Status LayerWalk::State::check_pair(const State& other) const {
+  if (layer != other.layer || stages_done != other.stages_done || first_row != other.first_row ||
+      tokens != other.tokens)
+    return fail(ErrorCode::kInvalidInput, kWhere, fmt::format("layer {}", layer),
+                fmt::format("another walk at layer {}", other.layer),
+                "two walks over the same text at the same stage");
+  return {};
+}
+
+Status LayerWalk::paired_inputs(LayerWalk& wanted, LayerWalk& walk, LayerStage stage,
+                                const PairSink& sink) {
+  State &first = *wanted.state_, &second = *walk.state_;
+  PACKSTONE_CHECK_OK(second.check_stage(stage));
+  PACKSTONE_CHECK_OK(second.check_pair(first));
+  for (std::size_t s = 0; s < second.sequences.size(); ++s) {
+    PACKSTONE_TRY(const MatrixView want, first.run_to(stage, s));
+    PACKSTONE_TRY(const MatrixView have, second.run_to(stage, s));
+    sink(want, have);
+  }
+  ++first.stages_done;
+  ++second.stages_done;
   return {};
 }
 
@@ -209,16 +242,32 @@ Status LayerWalk::next_layer() {
   return {};
 }
 
-Status LayerWalk::head_inputs(const InputSink& sink) {
-  State& state = *state_;
-  if (state.layer < layers())
-    return fail(ErrorCode::kInvalidInput, kWhere, "head", fmt::format("layer {}", state.layer),
+MatrixView LayerWalk::State::run_to_head(std::size_t sequence) {
+  const auto rows = static_cast<std::int64_t>(sequences[sequence].size());
+  load_x(sequence);
+  decoder.norm(decoder.weights().final_norm, rows);
+  return {decoder.buffers().normed, rows, config.hidden, config.hidden};
+}
+
+Status LayerWalk::State::check_end() const {
+  if (layer < config.layers)
+    return fail(ErrorCode::kInvalidInput, kWhere, "head", fmt::format("layer {}", layer),
                 "a walk past the last layer");
-  for (std::size_t s = 0; s < state.sequences.size(); ++s) {
-    const auto rows = static_cast<std::int64_t>(state.sequences[s].size());
-    state.load_x(s);
-    state.decoder.norm(state.decoder.weights().final_norm, rows);
-    sink({state.decoder.buffers().normed, rows, state.config.hidden, state.config.hidden});
+  return {};
+}
+
+Status LayerWalk::head_inputs(const InputSink& sink) {
+  PACKSTONE_CHECK_OK(state_->check_end());
+  for (std::size_t s = 0; s < state_->sequences.size(); ++s) sink(state_->run_to_head(s));
+  return {};
+}
+
+Status LayerWalk::paired_head_inputs(LayerWalk& wanted, LayerWalk& walk, const PairSink& sink) {
+  PACKSTONE_CHECK_OK(walk.state_->check_end());
+  PACKSTONE_CHECK_OK(walk.state_->check_pair(*wanted.state_));
+  for (std::size_t s = 0; s < walk.state_->sequences.size(); ++s) {
+    const MatrixView want = wanted.state_->run_to_head(s);
+    sink(want, walk.state_->run_to_head(s));
   }
   return {};
 }

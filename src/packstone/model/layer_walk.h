@@ -49,6 +49,14 @@ class LayerWalk {
   // Errors: kExhausted, kInvalidInput (order). Threads: the pool given to make.
   Status inputs(LayerStage stage, const InputSink& sink);
 
+  // paired_inputs(wanted, walk, stage, sink): inputs() of two walks over the same sequences, one
+  // sequence at a time: of a model as it is and of one with replaced matrices.
+  // Errors: as inputs(); kInvalidInput where the walks do not stand at the same place.
+  using PairSink = std::function<void(const MatrixView& wanted, const MatrixView& inputs)>;
+  static Status paired_inputs(LayerWalk& wanted, LayerWalk& walk, LayerStage stage,
+                              const PairSink& sink);
+  static Status paired_head_inputs(LayerWalk& wanted, LayerWalk& walk, const PairSink& sink);
+
   // replace(name, weight): what runs from now on instead of the checkpoint's matrix; rows in
   // Hugging Face order. Errors: kInvalidInput for a name outside of the current layer or another
   // shape; those of Linear::prepare.

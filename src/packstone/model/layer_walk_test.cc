@@ -113,6 +113,39 @@ TEST(LayerWalk, ReplacedMatricesCount) {
   EXPECT_FALSE(replaced.replace("model.layers.0.mlp.down_proj.weight", other.find(gate)->weight));
 }
 
+TEST(LayerWalk, PairsHandOverBothInputsOfATokenTogether) {
+  ThreadPool pool(1);
+  const Checkpoint checkpoint = random_checkpoint(tiny_config(Architecture::kLlama), 7);
+  LayerWalk first = *LayerWalk::make(checkpoint, kSequences, pool);
+  LayerWalk second = *LayerWalk::make(checkpoint, kSequences, pool);
+  LayerWalk alone = *LayerWalk::make(checkpoint, kSequences, pool);
+  const auto pair = [&](LayerStage stage) {
+    return LayerWalk::paired_inputs(first, second, stage,
+                                    [&](const MatrixView& wanted, const MatrixView& rows) {
+                                      EXPECT_EQ(all_rows(wanted), all_rows(rows));
+                                    });
+  };
+  while (first.layer() < first.layers()) {
+    for (const LayerStage stage : kLayerStages) ASSERT_TRUE(pair(stage));
+    ASSERT_TRUE(first.next_layer());
+    EXPECT_FALSE(pair(LayerStage::kAttentionInput));  // the walks stand apart
+    ASSERT_TRUE(second.next_layer());
+    ASSERT_TRUE(alone.next_layer());
+  }
+  std::vector<float> paired, want;
+  ASSERT_TRUE(LayerWalk::paired_head_inputs(first, second,
+                                            [&](const MatrixView& wanted, const MatrixView& rows) {
+                                              EXPECT_EQ(all_rows(wanted), all_rows(rows));
+                                              const auto one = all_rows(rows);
+                                              paired.insert(paired.end(), one.begin(), one.end());
+                                            }));
+  ASSERT_TRUE(alone.head_inputs([&](const MatrixView& rows) {
+    const auto one = all_rows(rows);
+    want.insert(want.end(), one.begin(), one.end());
+  }));
+  EXPECT_EQ(paired, want);
+}
+
 TEST(LayerWalk, Refusals) {
   ThreadPool pool(1);
   const Checkpoint checkpoint = random_checkpoint(tiny_config(Architecture::kLlama), 7);

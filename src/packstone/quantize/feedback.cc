@@ -35,14 +35,18 @@ struct Job {
   const FeedbackOptions& options;
   const Grid& grid;
   std::int64_t rows, cols, unit, group;
-  std::vector<std::int32_t> column;  // of each position in the order of work
-  std::vector<float> upper;          // U by position, [cols, cols]; empty: no feedback
-  std::vector<float> turned;         // its transpose
-  std::vector<float> cost;           // of an error, by column
-  std::vector<float> errors;         // [rows, cols] by position
-  std::vector<float> current;        // [rows, block]
-  std::vector<std::uint8_t> codes;   // [rows, cols] by column
-  std::vector<RawParams> raw;        // [rows, groups]
+  std::vector<std::int32_t> column{};  // of each position in the order of work
+  std::vector<float> upper{};          // U by position, [cols, cols]; empty: no feedback
+  std::vector<float> turned{};         // its transpose
+  std::vector<float> cost{};           // of an error, by column
+  std::vector<float> correction{};     // P of GPTAQ by position; empty: none
+  std::vector<float> corrections{};    // its transpose, negated
+  std::vector<float> errors{};         // [rows, cols] by position
+  std::vector<float> values{};         // before rounding, of GPTAQ, likewise
+  std::vector<float> current{};        // [rows, block]
+  std::vector<float> carried{};        // likewise
+  std::vector<std::uint8_t> codes{};   // [rows, cols] by column
+  std::vector<RawParams> raw{};        // [rows, groups]
 
   std::int64_t groups() const { return ceil_div(cols, group); }
   const float* factor_row(std::int64_t position) const { return upper.data() + position * cols; }
@@ -124,6 +128,11 @@ void run_unit(Job& job, std::int64_t row, std::int64_t begin, std::int64_t end, 
     const float error = rest / factor[p];
     job.errors[static_cast<std::size_t>(row * job.cols + p)] = error;
     subtract_scaled(current + (p + 1 - block), factor + p + 1, error, block_end - p - 1);
+    if (!job.correction.empty()) {
+      job.values[static_cast<std::size_t>(row * job.cols + p)] = value;
+      subtract_scaled(current + (p + 1 - block), job.correction.data() + p * job.cols + p + 1,
+                      -value, block_end - p - 1);
+    }
     if (beta != 0 && p + 1 < block_end) {
       float& next = current[p + 1 - block];
       next -= beta * (next - original[job.column[static_cast<std::size_t>(p + 1)]]);
@@ -175,6 +184,21 @@ bool fit_all(Job& job, ThreadPool& pool, std::vector<Worker>& workers) {
   return !no_memory;
 }
 
+// What the columns before `block` take from each row's values in the block.
+void carry_over(Job& job, std::int64_t block, std::int64_t width, const MatrixProduct& product) {
+  std::ranges::fill(job.current, 0.0f);
+  if (block == 0 || job.upper.empty()) return;
+  product({job.errors.data(), job.rows, block, job.cols},
+          {job.turned.data() + block * job.cols, width, block, job.cols}, job.current.data(),
+          width);
+  if (job.correction.empty()) return;
+  job.carried.resize(static_cast<std::size_t>(job.rows * width));
+  product({job.values.data(), job.rows, block, job.cols},
+          {job.corrections.data() + block * job.cols, width, block, job.cols}, job.carried.data(),
+          width);
+  for (std::size_t i = 0; i < job.carried.size(); ++i) job.current[i] += job.carried[i];
+}
+
 // False without memory.
 bool run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
   std::vector<Worker> workers(static_cast<std::size_t>(pool.size()));
@@ -193,11 +217,7 @@ bool run_blocks(Job& job, const MatrixProduct& product, ThreadPool& pool) {
   job.current.resize(static_cast<std::size_t>(job.rows * std::min(step, job.cols)));
   for (std::int64_t block = 0; block < job.cols; block += step) {
     const std::int64_t end = std::min(block + step, job.cols), width = end - block;
-    std::ranges::fill(job.current, 0.0f);
-    if (block > 0 && !job.upper.empty())
-      product({job.errors.data(), job.rows, block, job.cols},
-              {job.turned.data() + block * job.cols, width, block, job.cols}, job.current.data(),
-              width);
+    carry_over(job, block, width, product);
     auto work = [&](std::int64_t first, std::int64_t last, int index) {
       try {
         for (std::int64_t row = first; row < last; ++row)
@@ -271,6 +291,7 @@ Result<PackedWeight> run_slices(Job& job, const MatrixView& weight, const Matrix
     job.weight = weight.part(first, job.rows, 0, weight.cols);
     job.codes.resize(static_cast<std::size_t>(job.rows * job.cols));
     if (!job.upper.empty()) job.errors.resize(job.codes.size());
+    if (!job.correction.empty()) job.values.resize(job.codes.size());
     job.raw.resize(static_cast<std::size_t>(job.rows * job.groups()));
     if (!run_blocks(job, product, pool))
       return fail(ErrorCode::kExhausted, kWhere, subject, "too little memory",
@@ -307,6 +328,10 @@ Status check(const FeedbackInput& input, FormatId target, const FormatParams& pa
       return fail(ErrorCode::kNotRepresentable, kWhere, subject,
                   fmt::format("a Hessian that is not finite at [{}, {}]", i, i),
                   "finite activations");
+  if (!input.drift.empty() && input.drift.size() != input.hessian.size())
+    return fail(ErrorCode::kInvalidInput, kWhere, subject,
+                fmt::format("{} values of a drift", input.drift.size()),
+                fmt::format("[{}, {}]", cols, cols));
   if (!(options.beta >= 0 && options.beta <= 1))
     return fail(ErrorCode::kInvalidInput, kWhere, subject, fmt::format("beta {}", options.beta),
                 "a number from 0 to 1");
@@ -314,8 +339,27 @@ Status check(const FeedbackInput& input, FormatId target, const FormatParams& pa
 }
 
 Job make_job(const Grid& grid, const FeedbackOptions& options, std::int64_t cols) {
-  return {{}, options, grid, 0,  cols, grid.unit_cols(), grid.group_cols(), {}, {}, {},
-          {}, {},      {},   {}, {}};
+  return {{}, options, grid, 0, cols, grid.unit_cols(), grid.group_cols()};
+}
+
+// A [cols, cols] matrix with rows and columns in the order of work.
+std::vector<float> by_position(const Job& job, std::span<const float> matrix) {
+  const std::int64_t n = job.cols;
+  std::vector<float> out(static_cast<std::size_t>(n * n));
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      out[static_cast<std::size_t>(i * n + j)] = matrix[static_cast<std::size_t>(
+          job.column[static_cast<std::size_t>(i)] * n + job.column[static_cast<std::size_t>(j)])];
+  return out;
+}
+
+// The transpose of a [n, n] matrix times `sign`.
+std::vector<float> turned_by(const std::vector<float>& matrix, std::int64_t n, float sign) {
+  std::vector<float> out(matrix.size());
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      out[static_cast<std::size_t>(j * n + i)] = sign * matrix[static_cast<std::size_t>(i * n + j)];
+  return out;
 }
 
 Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
@@ -323,24 +367,21 @@ Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
                            ThreadPool& pool, std::string_view subject) {
   Job job = make_job(grid, options, input.weight.cols);
   const std::int64_t n = job.cols;
-  const auto square = static_cast<std::size_t>(n * n);
   job.column = column_order(input, job.unit, options.order);
-  std::vector<float> hessian(square);
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < n; ++j)
-      hessian[static_cast<std::size_t>(i * n + j)] = input.hessian[static_cast<std::size_t>(
-          job.column[static_cast<std::size_t>(i)] * n + job.column[static_cast<std::size_t>(j)])];
+  std::vector<float> hessian = by_position(job, input.hessian);
   PACKSTONE_TRY(Factor factor, inverse_factor(hessian, n, {input.damping}, pool, subject));
   job.upper = std::move(factor.upper);
-  job.turned.resize(square);
+  job.turned = turned_by(job.upper, n, 1.0f);
   job.cost.resize(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
     const float pivot = job.upper[static_cast<std::size_t>(i * n + i)];
     job.cost[static_cast<std::size_t>(job.column[static_cast<std::size_t>(i)])] =
         1.0f / (pivot * pivot);
-    for (std::int64_t j = 0; j < n; ++j)
-      job.turned[static_cast<std::size_t>(j * n + i)] =
-          job.upper[static_cast<std::size_t>(i * n + j)];
+  }
+  if (!input.drift.empty() && options.alpha != 0) {
+    PACKSTONE_TRY(job.correction, gptaq_correction(by_position(job, input.drift), job.upper,
+                                                   options.alpha, n, product, subject));
+    job.corrections = turned_by(job.correction, n, -1.0f);
   }
   PACKSTONE_TRY(PackedWeight weight, run_slices(job, input.weight, product, pool, subject));
   PACKSTONE_TRY(const QuantizeReport report, measure(weight, input.weight, pool, subject));
@@ -353,6 +394,42 @@ Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
 }
 
 }  // namespace
+
+Result<std::vector<float>> gptaq_correction(std::span<const float> drift,
+                                            std::span<const float> upper, float alpha,
+                                            std::int64_t n, const MatrixProduct& product,
+                                            std::string_view subject) {
+  constexpr std::string_view kCorrection = "quantize.gptaq_correction";
+  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(n, 0));
+  if (n < 1 || drift.size() != size * size || upper.size() != size * size)
+    return fail(ErrorCode::kInvalidInput, kCorrection, subject,
+                fmt::format("a drift of {} and a factor of {} values", drift.size(), upper.size()),
+                fmt::format("[{}, {}] each", n, n));
+  if (!std::isfinite(alpha))
+    return fail(ErrorCode::kInvalidInput, kCorrection, subject, fmt::format("alpha {}", alpha),
+                "a finite number");
+  for (std::size_t i = 0; i < drift.size(); ++i)
+    if (!std::isfinite(drift[i]))
+      return fail(ErrorCode::kNotRepresentable, kCorrection, subject,
+                  fmt::format("a drift that is not finite at [{}, {}]", i / size, i % size),
+                  "finite activations");
+  try {
+    std::vector<float> inner(size * size);
+    product({drift.data(), n, n, n}, {upper.data(), n, n, n}, inner.data(), n);
+    for (std::size_t i = 0; i < size; ++i)
+      for (std::size_t j = 0; j < size; ++j)
+        inner[i * size + j] = j > i ? alpha * inner[i * size + j] : 0.0f;
+    const std::vector<float> turned = turned_by({upper.begin(), upper.end()}, n, 1.0f);
+    std::vector<float> correction(size * size);
+    product({inner.data(), n, n, n}, {turned.data(), n, n, n}, correction.data(), n);
+    for (std::size_t i = 0; i < size; ++i)
+      std::fill_n(correction.begin() + static_cast<std::ptrdiff_t>(i * size), i + 1, 0.0f);
+    return correction;
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted, kCorrection, subject, "too little memory",
+                fmt::format("{} MiB", 3 * n * n >> 18));
+  }
+}
 
 Result<FeedbackResult> quantize_with_feedback(const FeedbackInput& input, FormatId target,
                                               const FormatParams& params,

@@ -12,50 +12,15 @@
 #include "packstone/quantize/gguf/gguf_encode.h"
 #include "packstone/quantize/grid.h"
 #include "packstone/quantize/second_moment.h"
+#include "packstone/quantize/test_layer.h"
 #include "packstone/transcode/format_ops.h"
 
 namespace packstone {
 namespace {
 
-void plain_product(const MatrixView& a, const MatrixView& b, float* out, std::int64_t stride) {
-  for (std::int64_t i = 0; i < a.rows; ++i)
-    for (std::int64_t j = 0; j < b.rows; ++j) {
-      double sum = 0;
-      for (std::int64_t c = 0; c < a.cols; ++c)
-        sum += static_cast<double>(a.row(i)[c]) * b.row(j)[c];
-      out[i * stride + j] = static_cast<float>(sum);
-    }
-}
-
-// Weights and inputs of a layer whose channels are correlated and unequal.
-struct Layer {
-  std::int64_t rows, cols;
-  std::vector<float> weight, inputs, hessian;
-  MatrixView view() const { return {weight.data(), rows, cols, cols}; }
-};
-
-Layer make_layer(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  Layer layer{rows, cols, {}, {}, {}};
-  layer.weight.resize(static_cast<std::size_t>(rows * cols));
-  for (float& value : layer.weight) value = 0.02f * normal(random);
-  const std::int64_t tokens = 2 * cols;
-  layer.inputs.resize(static_cast<std::size_t>(tokens * cols));
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    float carried = 0;
-    for (std::int64_t c = 0; c < cols; ++c) {
-      carried = 0.9f * carried + normal(random);
-      layer.inputs[static_cast<std::size_t>(t * cols + c)] =
-          carried * (1.0f + 2.0f * static_cast<float>(c % 7 == 0));
-    }
-  }
-  SecondMoment moment = *SecondMoment::make(cols, "test");
-  moment.add({layer.inputs.data(), tokens, cols, cols}, plain_product);
-  moment.finish(plain_product);
-  layer.hessian.assign(moment.matrix().begin(), moment.matrix().end());
-  return layer;
-}
+using testing::Layer;
+using testing::make_layer;
+using testing::plain_product;
 
 FormatParams params_of(FormatId id) {
   FormatParams params;
@@ -151,7 +116,7 @@ std::vector<FormatId> grids() {
   return ids;
 }
 
-class FeedbackOnEveryGrid : public testing::TestWithParam<FormatId> {};
+class FeedbackOnEveryGrid : public ::testing::TestWithParam<FormatId> {};
 
 TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
   const FormatId id = GetParam();
@@ -222,7 +187,7 @@ TEST(Grid, NearTheEncodersOfGguf) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, FeedbackOnEveryGrid, testing::ValuesIn(grids()),
+INSTANTIATE_TEST_SUITE_P(Formats, FeedbackOnEveryGrid, ::testing::ValuesIn(grids()),
                          [](const auto& format) {
                            std::string name(format_info(format.param).name);
                            std::ranges::replace(name, '.', '_');

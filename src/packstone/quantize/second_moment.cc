@@ -81,4 +81,51 @@ void SecondMoment::finish(const MatrixProduct& product) {
           matrix_[static_cast<std::size_t>(i * cols_ + j)];
 }
 
+Result<CrossMoment> CrossMoment::make(std::int64_t cols, std::string_view subject) {
+  constexpr std::string_view kWhere = "quantize.cross_moment";
+  if (cols < 1 || cols > limits::kMatrixElementsMax / cols)
+    return fail(ErrorCode::kInvalidInput, kWhere, subject, fmt::format("{} channels", cols),
+                "at least one, and a square of them within the limit of matrices");
+  CrossMoment moment(cols);
+  try {
+    moment.matrix_.resize(static_cast<std::size_t>(cols * cols));
+    moment.drift_.resize(static_cast<std::size_t>(cols * kPieceRows));
+    moment.x_.resize(moment.drift_.size());
+    moment.product_.resize(static_cast<std::size_t>(kBlock * cols));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted, kWhere, subject, "too little memory",
+                fmt::format("{} MiB", (cols * (cols + 2 * kPieceRows + kBlock)) >> 18));
+  }
+  return moment;
+}
+
+void CrossMoment::add(const MatrixView& wanted, const MatrixView& x, const MatrixProduct& product) {
+  PACKSTONE_ASSERT(x.cols == cols_ && wanted.cols == cols_ && wanted.rows == x.rows);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    const float *want = wanted.row(i), *have = x.row(i);
+    if (!finite(want, cols_) || !finite(have, cols_)) continue;
+    for (std::int64_t c = 0; c < cols_; ++c) {
+      drift_[static_cast<std::size_t>(c * kPieceRows + filled_)] = want[c] - have[c];
+      x_[static_cast<std::size_t>(c * kPieceRows + filled_)] = have[c];
+    }
+    if (++filled_ == kPieceRows) add_piece(product);
+  }
+}
+
+void CrossMoment::add_piece(const MatrixProduct& product) {
+  for (std::int64_t first = 0; first < cols_; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, cols_ - first);
+    product({drift_.data() + first * kPieceRows, count, filled_, kPieceRows},
+            {x_.data(), cols_, filled_, kPieceRows}, product_.data(), cols_);
+    float* rows = matrix_.data() + first * cols_;
+    for (std::int64_t i = 0; i < count * cols_; ++i)
+      rows[i] += product_[static_cast<std::size_t>(i)];
+  }
+  filled_ = 0;
+}
+
+void CrossMoment::finish(const MatrixProduct& product) {
+  if (filled_ > 0) add_piece(product);
+}
+
 }  // namespace packstone

@@ -46,4 +46,27 @@ class SecondMoment {
   std::vector<float> product_;  // [128, cols]
 };
 
+// The drift of a layer's inputs: D = sum over rows of (x~ - x)^T x, float32, x~ the inputs of the
+// unquantized model and x those that the quantized layers before make of the same tokens (GPTAQ).
+// Rows are summed in pieces of 512, as above; rows with a value that is not finite are left out.
+class CrossMoment {
+ public:
+  // Errors: kInvalidInput (cols below 1), kExhausted. Cost: cols^2 + 2176 cols floats.
+  static Result<CrossMoment> make(std::int64_t cols, std::string_view subject);
+  // Shapes: wanted, x [rows, cols]. Errors: none.
+  void add(const MatrixView& wanted, const MatrixView& x, const MatrixProduct& product);
+  void finish(const MatrixProduct& product);
+  // [cols, cols]; row: the channel of the difference. Complete after finish.
+  std::span<const float> matrix() const { return matrix_; }
+
+ private:
+  explicit CrossMoment(std::int64_t cols) : cols_(cols) {}
+  void add_piece(const MatrixProduct& product);
+
+  std::int64_t cols_ = 0, filled_ = 0;
+  std::vector<float> matrix_;
+  std::vector<float> drift_, x_;  // [cols, 512], channel by channel
+  std::vector<float> product_;    // [128, cols]
+};
+
 }  // namespace packstone
