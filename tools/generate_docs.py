@@ -193,7 +193,7 @@ def name_of(expression):
     if not names or "?" in expression or "+" in expression:
         return "words"
     first = re.match(r"[\w:.>\-*]+", expression.lstrip("*"))
-    names = re.findall(r"[A-Za-z_]\w*", first.group(0)) if first else names
+    names = (re.findall(r"[A-Za-z_]\w*", first.group(0)) if first else []) or names
     return names[-1].strip("_")
 
 

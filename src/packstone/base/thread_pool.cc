@@ -112,8 +112,11 @@ void ThreadPool::State::work(std::uint32_t generation, int worker) {
 
 void ThreadPool::State::worker_loop(int worker) {
   std::uint32_t last_generation = 0;
-  while (!stop.load(std::memory_order_acquire)) {
+  while (true) {
+    // Before `stop` is looked at: whoever stops the pool sets `stop` and then moves the event, so a
+    // worker that has seen that move has seen the stop, and one that has not does not sleep on it.
     const int seen_event = event.load(std::memory_order_seq_cst);
+    if (stop.load(std::memory_order_acquire)) return;
     const std::uint32_t generation = generation_of(word.load(std::memory_order_acquire));
     if (generation != last_generation) {
       last_generation = generation;

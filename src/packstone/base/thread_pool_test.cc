@@ -70,6 +70,21 @@ TEST(ThreadPool, ThreadsThatTheSystemRefusesAreDoneWithout) {
   EXPECT_EXIT(work_with_few_threads(), ::testing::ExitedWithCode(0), "");
 }
 
+// A worker that looked whether to stop before it looked at the event slept for ever when the pool
+// was stopped between the two.
+TEST(ThreadPool, APoolEndsWheneverItIsStopped) {
+  for (int round = 0; round < 5000; ++round) {
+    ThreadPool pool(round % 3 == 0 ? 4 : 2);
+    if (round % 2 == 0) continue;
+    std::atomic<int> sum{0};
+    auto task = [&](std::int64_t begin, std::int64_t end, int) {
+      sum += static_cast<int>(end - begin);
+    };
+    pool.parallel(2, 1, task);
+    EXPECT_EQ(sum, 2);
+  }
+}
+
 TEST(ThreadPool, WorkersRunOneRangeAtATime) {
   ThreadPool pool(4);
   std::array<std::atomic<int>, 4> busy{};
