@@ -90,6 +90,7 @@ Status Run::quantize(TensorPlan& tensor, const Statistics& statistics) {
                              product_, context_.pool(), tensor.source->name));
   tensor.report = result.report;
   tensor.proxy_error = result.proxy_error;
+  tensor.loss = result.loss;
   tensor.made = std::move(result.weight);
   return {};
 }

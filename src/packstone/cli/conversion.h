@@ -39,6 +39,7 @@ struct TensorPlan {
   std::optional<PackedWeight> made;      // by a calibrated method, rows in Hugging Face order
   bool parity = false;                   // of rtn: the reference's bytes
   std::optional<double> proxy_error;     // of a method with feedback
+  std::optional<double> loss;            // likewise
 };
 
 // How far a plan looks: at headers only, or at every parameter and code.
@@ -69,12 +70,16 @@ Verdict worst_verdict(std::span<const TensorPlan> tensors);
 TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind container,
                      const ChannelMoves& moves, Context& context);
 
-// What quantize is asked for.
+// What quantize is asked for. In `params`, kWholeRow columns or rows are those of each tensor; for
+// the 4-bit layouts of bitsandbytes, columns are the weights of a block.
 struct QuantizeRequest {
   FormatId format{};
   FormatParams params;
   bool parity = false;  // the bytes of the reference program, rtn only
 };
+
+// request_params(request, shape): the parameters of a tensor of that shape. Errors: none.
+FormatParams request_params(const QuantizeRequest& request, Shape shape);
 
 // plan_conversion(source, layout, container, quantize, proof, context, command): with `quantize`,
 // 2-D weights whose columns divide by the group change values; all other tensors, and all without

@@ -1,10 +1,13 @@
 #include <algorithm>
 
 #include "packstone/checkpoint/value_rule.h"
+#include "packstone/cli/calibrated.h"
 #include "packstone/cli/conversion.h"
 #include "packstone/cli/process.h"
 #include "packstone/cli/progress.h"
 #include "packstone/cli/vectors.h"
+#include "packstone/format/bnb_nf4.h"
+#include "packstone/quantize/folder_encode.h"
 
 namespace packstone::cli {
 namespace {
@@ -42,18 +45,37 @@ TensorPlan copy_plan(const CheckpointTensor& tensor) {
   return plan;
 }
 
-TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& request) {
+TensorPlan refused_plan(const CheckpointTensor& tensor, std::string reason) {
+  TensorPlan plan;
+  plan.source = &tensor;
+  plan.action = Action::kNone;
+  plan.plan.reason = std::move(reason);
+  return plan;
+}
+
+TensorPlan quantize_plan(const CheckpointTensor& tensor, const QuantizeRequest& request,
+                         Proof proof, Context& context) {
   TensorPlan plan;
   plan.source = &tensor;
   plan.action = Action::kQuantize;
-  plan.target = {request.format, request.params.group_cols, request.params.metadata};
+  const Shape shape = tensor.weight.shape();
+  FormatParams params = request_params(request, shape);
+  if (proof == Proof::kFull && format_info(request.format).layout.ends_with("-nested")) {
+    // The file says the offset before it says the weight.
+    const Result<std::vector<float>> values = decode_matrix(tensor, context.pool());
+    if (!values) return refused_plan(tensor, values.error().message);
+    params.constant = std::bit_cast<std::uint32_t>(
+        nested_offset({values->data(), shape.rows, shape.cols, shape.cols},
+                      params.group_cols * params.group_rows));
+  }
+  plan.target = {request.format, params.group_cols, params.metadata, params.group_rows};
   plan.plan.verdict = Verdict::kChanged;
-  plan.plan.params = request.params;
+  plan.plan.params = params;
   plan.parity = request.parity;
   if (is_mlx_format(request.format))
     plan.plan.conditions.push_back(
-        fmt::format("scales and biases are {}", float_name(request.params.metadata)));
-  plan.bytes = weight_bytes(request.format, tensor.weight.shape(), request.params);
+        fmt::format("scales and biases are {}", float_name(params.metadata)));
+  plan.bytes = weight_bytes(request.format, shape, params);
   return plan;
 }
 
@@ -108,14 +130,6 @@ Result<Movable> movable(const CheckpointTensor& tensor, const ChannelMove* move,
   if (proof == Proof::kHeaders) return made;
   PACKSTONE_TRY(made.weight, with_columns(tensor.weight, channels, context.pool()));
   return made;
-}
-
-TensorPlan refused_plan(const CheckpointTensor& tensor, std::string reason) {
-  TensorPlan plan;
-  plan.source = &tensor;
-  plan.action = Action::kNone;
-  plan.plan.reason = std::move(reason);
-  return plan;
 }
 
 // Of rows that move in one format. Rows of other blocks may share parameters: then only doing it
@@ -243,8 +257,9 @@ std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const Lay
     return fmt::format("kept: readers of {} take no packed embedding or head", layout.name);
   if (tensor.shape.size() < 2) return "kept: a vector, not a matrix";
   if (tensor.shape.size() > 2) return fmt::format("kept: {} axes, not 2", tensor.shape.size());
-  if (const char* rule = layout_rule(request.format, tensor.weight.shape(), request.params))
-    return fmt::format("kept: {} columns, the layout needs {}", tensor.weight.shape().cols, rule);
+  const Shape shape = tensor.weight.shape();
+  if (const char* rule = layout_rule(request.format, shape, request_params(request, shape)))
+    return fmt::format("kept: {} columns, the layout needs {}", shape.cols, rule);
   return std::nullopt;
 }
 
@@ -255,7 +270,7 @@ TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& who
   std::optional<std::string> kept;
   if (quantize) {
     kept = kept_reason(tensor, whole.layout, *quantize);
-    if (!kept) return quantize_plan(tensor, *quantize);
+    if (!kept) return quantize_plan(tensor, *quantize, proof, context);
   }
   TensorPlan plan = plan_in_order(tensor, moves, proof, context, [&](const Movable& from) {
     return is_float_format(tensor.weight.id()) ? float_plan(tensor, whole.container, proof)
@@ -273,6 +288,16 @@ TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind 
     return is_float_format(tensor.weight.id()) ? float_plan(tensor, container, Proof::kFull)
                                                : move_plan(from, id, Proof::kFull, context);
   });
+}
+
+FormatParams request_params(const QuantizeRequest& request, Shape shape) {
+  const FormatInfo& info = format_info(request.format);
+  FormatParams params = request.params;
+  if (info.layout.starts_with("bnb-") && info.code_bits == 4)
+    return bnb_4bit_params(shape, params.group_cols);
+  if (params.group_cols == kWholeRow) params.group_cols = static_cast<std::int32_t>(shape.cols);
+  if (params.group_rows == kWholeRow) params.group_rows = static_cast<std::int32_t>(shape.rows);
+  return params;
 }
 
 bool ConversionPlan::refused() const {

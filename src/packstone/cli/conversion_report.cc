@@ -36,6 +36,7 @@ Json tensor_json(const ConversionPlan& whole, const TensorPlan& tensor) {
     json["lost_groups"] = tensor.report->lost_groups;
   }
   if (tensor.proxy_error) json["proxy_error"] = *tensor.proxy_error;
+  if (tensor.loss) json["loss"] = *tensor.loss;
   return json;
 }
 

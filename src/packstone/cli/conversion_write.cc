@@ -3,6 +3,7 @@
 #include "packstone/cli/certificate.h"
 #include "packstone/cli/progress.h"
 #include "packstone/cli/vectors.h"
+#include "packstone/quantize/folder_encode.h"
 #include "packstone/quantize/gguf/gguf_encode.h"
 #include "packstone/transcode/unpack.h"
 
@@ -64,10 +65,14 @@ Result<Quantized> round_tensor(const TensorPlan& tensor, ThreadPool& pool) {
     PACKSTONE_TRY(GgufEncoded encoded, gguf_encode(rows, shape, id, options, pool, name));
     return Quantized{std::move(encoded.weight), encoded.report};
   }
-  if (tensor.parity) return rtn(rows, shape, id, tensor.plan.params, pool, name);
+  const bool own = folder_encode_supports(id);
+  if (tensor.parity && !own) return rtn(rows, shape, id, tensor.plan.params, pool, name);
   PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, pool));
-  return round_to_grid({values.data(), shape.rows, shape.cols, shape.cols}, {}, id,
-                       tensor.plan.params, pool, name);
+  const MatrixView weight{values.data(), shape.rows, shape.cols, shape.cols};
+  if (own)
+    return folder_encode(weight, id, tensor.plan.params,
+                         tensor.parity ? EncodeMode::kParity : EncodeMode::kBest, pool, name);
+  return round_to_grid(weight, {}, id, tensor.plan.params, pool, name);
 }
 
 Status write_tensor(CheckpointWriter& writer, std::size_t index, TensorPlan& tensor,

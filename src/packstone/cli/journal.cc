@@ -30,6 +30,7 @@ Json header_of(const TensorPlan& tensor) {
   header["col"] = tensor.report->col;
   header["lost_groups"] = tensor.report->lost_groups;
   if (tensor.proxy_error) header["proxy_error"] = *tensor.proxy_error;
+  if (tensor.loss) header["loss"] = *tensor.loss;
   return header;
 }
 
@@ -177,6 +178,7 @@ std::optional<PackedWeight> Journal::find(std::size_t index, TensorPlan& tensor)
   if (!bound) return std::nullopt;
   tensor.report = report;
   tensor.proxy_error = real_of(parts->header, "proxy_error");
+  tensor.loss = real_of(parts->header, "loss");
   return *std::move(bound);
 }
 

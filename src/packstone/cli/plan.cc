@@ -40,7 +40,7 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   QuantizeOptions options;
   app.positional("SRC", path, "GGUF file or folder");
   app.required("--to", options.to, "LAYOUT: mlx-affine, gguf:Q4_0, ..., float32");
-  app.text("--method", options.method, "rtn, gptq, gptaq or foem: plan a quantize");
+  app.text("--method", options.method, "rtn, gptq, gptaq, foem, fp8, bnb or qqq: plan a quantize");
   options.add(app);
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
@@ -54,7 +54,7 @@ Result<int> run_plan(Arguments arguments, Context& context) {
     request = target.request;
     calibrated = target.calibrated;
   } else {
-    for (const char* option : {"--bits", "--group-size", "--mode"})
+    for (const char* option : {"--bits", "--group-size", "--mode", "--scales"})
       if (app.given(option))
         return no_effect("cli.plan", option, "a convert keeps the codes", "--method rtn uses it");
     PACKSTONE_TRY(layout, parse_layout("plan", options.to));

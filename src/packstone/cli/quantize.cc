@@ -35,7 +35,8 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
       "Quantizes every matrix of linear layers and embeddings whose columns divide by the group; "
       "other tensors are kept, exactly, and listed with the reason. The source may be packed "
       "itself. "
-      "rtn rounds to nearest. gptq quantizes layer by layer with the inputs that a calibration "
+      "rtn rounds to nearest, and so do fp8, bnb and qqq, each to layouts of its name. gptq "
+      "quantizes layer by layer with the inputs that a calibration "
       "text "
       "gives it, and spreads every error over the columns that follow; foem also takes back a "
       "share of the drift of a column; gptaq makes good a share of what the layers before have "
@@ -47,7 +48,7 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
   QuantizeOptions options;
   app.positional("SRC", source_path, "GGUF file or folder");
   app.positional("DST", destination, "what to write");
-  app.required("--method", options.method, "rtn, gptq, gptaq or foem");
+  app.required("--method", options.method, "rtn, gptq, gptaq, foem, fp8, bnb or qqq");
   app.required("--to", options.to,
                "mlx-affine, gguf:Q4_K, gptq, awq-gemm, ...: `packstone formats`");
   options.add(app);

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "packstone/cli/arguments.h"
+#include "packstone/quantize/folder_encode.h"
 #include "packstone/quantize/gguf/gguf_encode.h"
 #include "packstone/quantize/grid.h"
 
@@ -12,14 +13,17 @@ namespace {
 struct Method {
   std::string_view name;
   bool calibrated;
-  std::string_view share;  // an option of its own: a share from 0 to 1
+  std::string_view share;    // an option of its own: a share from 0 to 1
+  std::string_view layouts;  // how the layouts begin that the method is for; empty: any
 };
-constexpr Method kMethods[] = {
-    {"rtn", false, ""}, {"gptq", true, ""}, {"gptaq", true, "--alpha"}, {"foem", true, "--beta"}};
+constexpr Method kMethods[] = {{"rtn", false, "", ""},         {"gptq", true, "", ""},
+                               {"gptaq", true, "--alpha", ""}, {"foem", true, "--beta", ""},
+                               {"fp8", false, "", "fp8"},      {"bnb", false, "", "bnb-"},
+                               {"qqq", false, "", "qqq"}};
 // Methods of the design that this build lacks.
-constexpr std::string_view kAbsentMethods[] = {"awq",  "qqq",  "fp8",      "bnb",
-                                               "gguf", "exl3", "paroquant"};
+constexpr std::string_view kAbsentMethods[] = {"awq", "gguf", "exl3", "paroquant"};
 constexpr std::string_view kModes[] = {"best", "parity"};
+constexpr std::string_view kScales[] = {"row", "tensor", "block"};
 
 std::string where(std::string_view command) {
   return fmt::format("cli.{}", command);
@@ -63,6 +67,9 @@ Result<FormatId> member_of(std::string_view command, const LayoutTarget& layout,
     return *layout.format;
   }
   const auto width = [](FormatId id) { return format_info(id).code_bits; };
+  if (layout.name == "qqq" && options.has_group_size && !options.has_bits)
+    for (const FormatId id : layout.family)
+      if (format_info(id).group_sizes[0] == options.group_size) return id;
   if (!options.has_bits && !layout.family.empty() &&
       width(layout.family.front()) == width(layout.family.back()))
     return layout.family.front();
@@ -76,10 +83,38 @@ Result<FormatId> member_of(std::string_view command, const LayoutTarget& layout,
   return bad_width(command, "--bits", options.bits, widths);
 }
 
+// What fp8 scales belong to: one for each row, one for the tensor, or one for each square block.
+Result<FormatParams> fp8_params(std::string_view command, const QuantizeOptions& options) {
+  FormatParams params{.group_cols = kWholeRow, .metadata = FloatType::kF32};
+  if (options.scales == "block") {
+    params.group_cols = params.group_rows = options.has_group_size ? options.group_size : 128;
+    return params;
+  }
+  if (options.has_group_size)
+    return no_effect(where(command), "--group-size", "there are no blocks",
+                     "--scales block has them");
+  if (options.scales == "tensor") params.group_rows = kWholeRow;
+  return params;
+}
+
+Result<FormatParams> bnb_params(std::string_view command, const QuantizeOptions& options) {
+  const int block = options.group_size;
+  if (block < 32 || block > 4096 || (block & (block - 1)) != 0)
+    return bad_width(command, "--group-size", block, "32, 64, 128, 256, 512, 1024, 2048 or 4096");
+  return FormatParams{.group_cols = block};
+}
+
 Result<FormatParams> group_of(std::string_view command, const QuantizeOptions& options,
                               FormatId id) {
   const FormatInfo& info = format_info(id);
   const auto sizes = info.group_sizes;
+  if (info.layout.starts_with("fp8")) return fp8_params(command, options);
+  if (info.layout.starts_with("bnb-") && info.code_bits == 4) return bnb_params(command, options);
+  if (sizes.size() == 1 && sizes[0] == kWholeRow && folder_encode_supports(id)) {
+    if (options.has_group_size)
+      return no_effect(where(command), "--group-size", "this layout has one scale a row");
+    return FormatParams{.group_cols = kWholeRow};
+  }
   if (sizes.size() == 1 && sizes[0] != kWholeRow) {
     if (options.has_group_size && options.group_size != sizes[0])
       return bad_width(command, "--group-size", options.group_size,
@@ -103,10 +138,15 @@ Status check_layout(std::string_view command, const QuantizeOptions& options, co
   if (is_float_format(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name, "a packed layout",
                 "`convert` decodes to floats");
-  const bool encoder = !method.calibrated && gguf_encode_supports(id);
+  if (!format_info(id).layout.starts_with(method.layouts))
+    return fail(ErrorCode::kInvalidInput, where(command), "--to", name,
+                fmt::format("a layout of {}: {}...", method.name, method.layouts),
+                "--method rtn writes the others");
+  const bool encoder =
+      !method.calibrated && (gguf_encode_supports(id) || folder_encode_supports(id));
   if (options.mode == "parity" && !encoder && !rtn_supports(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name,
-                "mlx-affine or a gguf layout that ggml can write",
+                "mlx-affine, fp8, bnb, qqq, mxfp4, mxfp8, nvfp4, or a gguf layout that ggml writes",
                 "--mode parity follows the reference programs of these layouts");
   if (options.mode == "best" && !encoder && !Grid::supports(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name,
@@ -121,10 +161,11 @@ void QuantizeOptions::add(Options& app) {
   app.number("--bits", bits, 1, 16, "bits of a code; default 4, or the layout's own");
   app.number("--group-size", group_size, 1, 1 << 20,
              "columns with one scale; default 64, or the layout's own");
-  app.text(
-      "--mode", mode,
-      "best: scales by a weighted search (default); parity: rtn with the bytes of mlx.quantize "
-      "or ggml's reference");
+  app.text("--mode", mode,
+           "best: scales by a search (default); parity: without calibration, the bytes of the "
+           "producer: mlx.quantize, ggml, bitsandbytes, GPTQModel");
+  app.text("--scales", scales,
+           "fp8: one scale for each row (default), tensor, or block of --group-size (128)");
 }
 
 void QuantizeOptions::add_calibration(Options& app) {
@@ -144,6 +185,10 @@ Status QuantizeOptions::read(const Options& app, std::string_view command) {
   PACKSTONE_TRY(const Method chosen, find_method(command, method));
   if (std::ranges::find(kModes, mode) == std::end(kModes))
     return no_choice(where(command), "--mode", mode, kModes);
+  if (std::ranges::find(kScales, scales) == std::end(kScales))
+    return no_choice(where(command), "--scales", scales, kScales);
+  if (app.given("--scales") && !to.starts_with("fp8"))
+    return no_effect(where(command), "--scales", fmt::format("{} has its own", to));
   if (command != "quantize") return {};
   if (!chosen.calibrated)
     for (const char* option :
@@ -197,6 +242,7 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
 }
 
 void choose_metadata(const Checkpoint& source, QuantizeRequest& request) {
+  if (format_info(request.format).layout.starts_with("fp8")) return;  // float32, as producers do
   const bool typed = std::ranges::any_of(format_info(request.format).params, [](const auto& spec) {
     return spec.coding == ParamCoding::kMetadata;
   });

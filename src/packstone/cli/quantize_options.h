@@ -12,7 +12,7 @@ namespace packstone::cli {
 
 struct QuantizeOptions {
   std::string method, to;
-  std::string mode = "best";
+  std::string mode = "best", scales = "row";
   int bits = 4;
   int group_size = 64;
   CalibrationOptions calibration;

@@ -68,6 +68,36 @@ constexpr float fp8_to_float(Fp8Kind kind, std::uint32_t code) {
   return sign != 0 ? -value : value;
 }
 
+// The largest finite code of a kind.
+constexpr std::uint32_t fp8_largest_code(Fp8Kind kind) {
+  if (is_fnuz(kind)) return 0x7F;
+  return kind == Fp8Kind::kE4M3FN ? 0x7E : 0x7B;
+}
+
+// The code nearest to a value that is no NaN: ties to the even code, beyond the largest finite one
+// that one. In the fnuz kinds what rounds to zero has no sign.
+constexpr std::uint32_t float_to_fp8(Fp8Kind kind, float value) {
+  const int mantissa_bits = fp8_mantissa_bits(kind);
+  const int bias = (mantissa_bits == 3 ? 7 : 15) + (is_fnuz(kind) ? 1 : 0);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 24 & 0x80u, magnitude = bits & 0x7FFFFFFFu;
+  std::uint32_t code = 0;
+  if (magnitude < static_cast<std::uint32_t>(128 - bias) << 23) {
+    // Below the smallest normal number: 2^23 units have no bit for less than a unit.
+    const std::uint32_t shift = static_cast<std::uint32_t>(151 - bias - mantissa_bits) << 23;
+    const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(shift);
+    code = std::bit_cast<std::uint32_t>(sum) - shift;
+  } else {
+    const int drop = 23 - mantissa_bits;
+    const std::uint32_t odd = magnitude >> drop & 1u;
+    code = ((magnitude + (1u << (drop - 1)) - 1u + odd) >> drop) -
+           (static_cast<std::uint32_t>(127 - bias) << mantissa_bits);
+  }
+  const std::uint32_t most = fp8_largest_code(kind);
+  if (code > most) code = most;
+  return is_fnuz(kind) && code == 0 ? 0 : sign | code;
+}
+
 // The e4m3fn code whose value has the bits of `value` (any NaN of that sign); false when there is
 // none.
 constexpr bool float_to_e4m3fn_exact(float value, std::uint32_t& code) {

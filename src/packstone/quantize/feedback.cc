@@ -47,6 +47,7 @@ struct Job {
   std::vector<float> carried{};        // likewise
   std::vector<std::uint8_t> codes{};   // [rows, cols] by column
   std::vector<RawParams> raw{};        // [rows, groups]
+  double loss = 0;                     // of the slices that are done
 
   std::int64_t groups() const { return ceil_div(cols, group); }
   const float* factor_row(std::int64_t position) const { return upper.data() + position * cols; }
@@ -296,6 +297,7 @@ Result<PackedWeight> run_slices(Job& job, const MatrixView& weight, const Matrix
     if (!run_blocks(job, product, pool))
       return fail(ErrorCode::kExhausted, kWhere, subject, "too little memory",
                   "the scratch of one unit of columns per thread");
+    for (const float error : job.errors) job.loss += 0.5 * (static_cast<double>(error) * error);
     pack(job, owned, first, pool);
   }
   return std::move(owned).release(subject);
@@ -390,7 +392,7 @@ Result<FeedbackResult> run(const FeedbackInput& input, const Grid& grid,
     hessian[static_cast<std::size_t>(i * n + i)] += static_cast<float>(factor.lambda);
   const Quadratic sums = quadratic(weight, input.weight, hessian, product);
   return FeedbackResult{std::move(weight), report, sums.whole > 0 ? sums.lost / sums.whole : 0,
-                        factor.lambda};
+                        factor.lambda, job.loss};
 }
 
 }  // namespace
@@ -438,7 +440,8 @@ Result<FeedbackResult> quantize_with_feedback(const FeedbackInput& input, Format
                                               std::string_view subject) {
   PACKSTONE_CHECK_OK(check(input, target, params, options, subject));
   try {
-    PACKSTONE_TRY(const Grid grid, Grid::make(target, params, input.weight.cols, subject));
+    PACKSTONE_TRY(Grid grid, Grid::make(target, params, input.weight.cols, subject));
+    grid.see(input.weight);
     return run(input, grid, options, product, pool, subject);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted, kWhere, subject, "too little memory",
@@ -462,7 +465,8 @@ Result<Quantized> round_to_grid(const MatrixView& weight, std::span<const float>
                   "finite numbers, none below zero");
   PACKSTONE_CHECK_OK(check_finite(weight, kRounding, target, subject));
   try {
-    PACKSTONE_TRY(const Grid grid, Grid::make(target, params, weight.cols, subject));
+    PACKSTONE_TRY(Grid grid, Grid::make(target, params, weight.cols, subject));
+    grid.see(weight);
     const FeedbackOptions options{.order = ColumnOrder::kNatural};
     Job job = make_job(grid, options, weight.cols);
     job.column.resize(static_cast<std::size_t>(weight.cols));

@@ -49,6 +49,7 @@ struct FeedbackResult {
   QuantizeReport report;
   double proxy_error = 0;  // tr(E H E^T) / tr(W H W^T), with the damped Hessian
   double lambda = 0;       // damping that was added
+  double loss = 0;         // sum of e^2 / 2, e the error of a value by the factor's diagonal
 };
 struct FeedbackInput {
   MatrixView weight;

@@ -26,6 +26,7 @@ FormatParams params_of(FormatId id) {
   FormatParams params;
   const auto sizes = format_info(id).group_sizes;
   if (sizes.size() > 1) params.group_cols = 64;
+  if (sizes.size() == 1 && sizes[0] == kWholeRow) params.group_cols = 256;
   return params;
 }
 
@@ -131,6 +132,7 @@ TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
   ASSERT_TRUE(fed) << fed.error().message;
   const auto again = quantize_with_feedback({layer.view(), layer.hessian}, id, params, {},
                                             plain_product, three, "test");
+  EXPECT_EQ(fed->loss, again->loss);
   for (int plane = 0; plane < fed->weight.plane_count(); ++plane)
     EXPECT_TRUE(std::ranges::equal(fed->weight.plane(plane), again->weight.plane(plane)));
   const auto plain =
@@ -150,6 +152,11 @@ TEST_P(FeedbackOnEveryGrid, BeatsPlainRounding) {
     return sum;
   };
   EXPECT_LT(proxy(fed->weight), 0.8 * proxy(plain->weight));
+  // D21: the errors by the factor's diagonal add up to what the damped Hessian makes of all errors.
+  double square = 0;
+  for (const float value : layer.weight) square += static_cast<double>(value) * value;
+  const double rest = fed->report.relative_rms * fed->report.relative_rms * square;
+  EXPECT_NEAR(2 * fed->loss / (proxy(fed->weight) + fed->lambda * rest), 1, 0.01);
   std::printf("%-22s proxy error %.3e, without feedback %.3e\n",
               std::string(format_info(id).name).c_str(), fed->proxy_error,
               fed->proxy_error * proxy(plain->weight) / proxy(fed->weight));

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "packstone/base/check.h"
+#include "packstone/quantize/folder/encoder.h"
 #include "packstone/transcode/format_ops.h"
 #include "packstone/transcode/scheme_map.h"
 
@@ -53,6 +54,17 @@ FitRounding rounding_of(const ParamSpec& spec, const FormatParams& params) {
   return FitRounding::kF32;
 }
 
+bool is_qqq_g128(FormatId id) {
+  return format_info(id).layout == "qqq-g128";
+}
+
+// Formats whose parameters the searches of folder/encoder.h choose. NVFP4 of ggml has its own
+// scale bytes.
+bool is_folder_table(FormatId id) {
+  const std::string_view layout = format_info(id).layout;
+  return is_qqq_g128(id) || layout == "mlx-mxfp8" || layout.ends_with("-nvfp4");
+}
+
 bool is_float(const ParamSpec& spec) {
   return spec.coding == ParamCoding::kF16 || spec.coding == ParamCoding::kF32 ||
          spec.coding == ParamCoding::kMetadata;
@@ -62,6 +74,12 @@ bool is_float(const ParamSpec& spec) {
 
 bool Grid::supports(FormatId target) {
   const FormatInfo& info = format_info(target);
+  // Scales that belong to more than a row are the matter of folder_encode.h.
+  if (is_folder_table(target)) return true;
+  for (const ParamSpec& spec : info.params)
+    if (spec.kind == ParamKind::kGlobalScale ||
+        (spec.kind == ParamKind::kSuperScale && spec.coding != ParamCoding::kF16))
+      return false;
   return info.scheme != SchemeKind::kFloat && info.writable && !info.block_codes &&
          !info.shares_rows && !info.params.empty() && info.code_bits <= 8 &&
          (info.scheme == SchemeKind::kLinear || info.code_bits <= 4);
@@ -77,8 +95,30 @@ Result<Grid> Grid::make(FormatId target, const FormatParams& params, std::int64_
   if (!supports(target) || grid.group_cols_ < 1 || grid.group_cols_ > kFitColsMax || cols < 1)
     return fail(ErrorCode::kUnsupported, "quantize.grid", subject, info.name,
                 "a format with scales of its own for each group of a row");
+  if (is_folder_table(target)) {
+    grid.read_folder_table(cols);
+    return grid;
+  }
   PACKSTONE_CHECK_OK(grid.read_params(subject));
   return grid;
+}
+
+void Grid::see(const MatrixView& weight) {
+  largest_ = 0;
+  for (std::int64_t row = 0; row < weight.rows; ++row)
+    for (std::int64_t col = 0; col < weight.cols; ++col)
+      largest_ = std::max(largest_, std::abs(weight.row(row)[col]));
+}
+
+// A table whose groups the searches of folder/ choose for: their levels are sorted here.
+void Grid::read_folder_table(std::int64_t cols) {
+  const FormatInfo& info = format_info(id_);
+  table_ = folder_ = true;
+  unit_cols_ = is_qqq_g128(id_) ? cols : group_cols_;
+  const auto level = [&](std::uint16_t code) { return format_ops(id_).value({}, code); };
+  for (std::uint16_t code = 0; code < 1u << info.code_bits; ++code)
+    if (std::isfinite(level(code))) order_.push_back(code);
+  std::ranges::stable_sort(order_, std::less{}, level);
 }
 
 Status Grid::read_params(std::string_view subject) {
@@ -95,9 +135,10 @@ Status Grid::read_params(std::string_view subject) {
     for (const std::uint16_t code : order_) levels_.level[levels_.count++] = level(code);
     levels_.negative_scales = signed_scales;
   } else {
-    linear_.code_max = static_cast<float>(side.code_max);
+    code_least_ = info.layout == "qqq" ? 1 : 0;  // its quantizer writes -7 to 7
+    linear_.code_max = static_cast<float>(side.code_max) - static_cast<float>(code_least_);
     linear_.has_offset = side.has_offset;
-    linear_.center = static_cast<float>(side.center);
+    linear_.center = static_cast<float>(side.center - code_least_);
     linear_.chooses_center = side.zero_bits > 0;
     linear_.center_max = static_cast<float>(
         std::min<std::int64_t>((std::int64_t{1} << side.zero_bits) - 1, side.code_max));
@@ -176,7 +217,7 @@ float Grid::group_error(const FitData& data, float scale, float offset, float ce
 RawParams Grid::stored(const GroupFit& fit) const {
   RawParams raw;
   const GroupValues values{fit.scale, linear_.has_offset ? fit.offset : kNoOffset,
-                           static_cast<std::int32_t>(fit.center)};
+                           static_cast<std::int32_t>(fit.center) + code_least_};
   format_ops(id_).encode(params_, {&values, 1}, {&raw, 1});
   return raw;
 }
@@ -293,6 +334,11 @@ void Grid::fit_nested(std::span<const FitData> data, std::span<RawParams> raw) c
 
 void Grid::fit(std::span<const float> x, std::span<const float> weight,
                std::span<RawParams> raw) const {
+  if (folder_) {
+    if (is_qqq_g128(id_)) return folder::fit_qqq_row(x, weight, group_cols_, raw);
+    if (format_info(id_).code_bits == 8) return folder::fit_mxfp8_group(x, weight, raw[0]);
+    return folder::fit_nvfp4_group(id_, largest_, x, weight, raw[0]);
+  }
   const PaddedUnit unit(x, weight, group_cols_);
   PACKSTONE_ASSERT(raw.size() == unit.groups().size());
   if (super_scale_ >= 0) return fit_nested(unit.groups(), raw);
@@ -309,7 +355,8 @@ Levels Grid::levels(const GroupValues& group, LevelBuffer& buffer) const {
   levels.values_ = group;
   if (!table_) {
     levels.inverse_ = group.scale == 0 ? 0.0f : 1.0f / group.scale;
-    levels.code_max_ = linear_.code_max;
+    levels.code_least_ = static_cast<float>(code_least_);
+    levels.code_max_ = linear_.code_max + levels.code_least_;
     return levels;
   }
   buffer.sorted.clear();
@@ -334,7 +381,7 @@ Levels::Rounded Levels::round(float value) const {
     const float center = static_cast<float>(values_.center);
     const float position = (value - values_.offset) * inverse_ + center;
     // Not std::clamp: 0 * infinity, of a scale whose reciprocal is none, counts as the first code.
-    const float level = position > 0 ? std::min(position, code_max_) : 0.0f;
+    const float level = position > code_least_ ? std::min(position, code_max_) : code_least_;
     const auto code = static_cast<std::uint32_t>(static_cast<std::int32_t>(std::rint(level)));
     return {code, decode_value<LinearScheme>(values_, code)};
   }

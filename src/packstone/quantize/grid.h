@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "packstone/base/matrix_view.h"
 #include "packstone/base/result.h"
 #include "packstone/format/packed_weight.h"
 #include "packstone/quantize/fit.h"
@@ -28,7 +29,7 @@ class Levels {
   // Linear: value = scale * (code - center) + offset.
   GroupValues values_;
   float inverse_ = 0;
-  float code_max_ = 0;
+  float code_least_ = 0, code_max_ = 0;
   // Tables: decoded values in ascending order, their codes, and how many there are.
   std::span<const float> sorted_;
   std::span<const std::uint16_t> codes_;
@@ -38,10 +39,13 @@ class Levels {
 class Grid {
  public:
   // make(target, params, subject): Errors: kUnsupported for a format whose parameters cannot be
-  // chosen unit by unit (float formats, block codes, parameters that rows share).
+  // chosen unit by unit (float formats, block codes, parameters that bands of rows share).
   static Result<Grid> make(FormatId target, const FormatParams& params, std::int64_t cols,
                            std::string_view subject);
   static bool supports(FormatId target);
+  // see(weight): the weight that is fitted next, for the parameters that all of it shares: its
+  // largest magnitude. Errors: none.
+  void see(const MatrixView& weight);
 
   FormatId id() const { return id_; }
   const FormatParams& params() const { return params_; }
@@ -74,6 +78,7 @@ class Grid {
     std::size_t nearest(float value) const;
   };
   Status read_params(std::string_view subject);
+  void read_folder_table(std::int64_t cols);
   Coded read_coded(int which, bool offset) const;
   GroupFit fit_group(const FitData& data) const;
   float group_error(const FitData& data, float scale, float offset, float center) const;
@@ -89,6 +94,9 @@ class Grid {
   FormatParams params_;
   std::int64_t unit_cols_ = 0, group_cols_ = 0;
   bool table_ = false;
+  float largest_ = 0;            // of the weight
+  bool folder_ = false;          // parameters are chosen by a search of folder/encoder.h
+  std::int32_t code_least_ = 0;  // of a linear format
   LinearRules linear_;
   TableRules levels_;
   std::vector<std::uint16_t> order_;  // codes of a table by ascending level
