@@ -3,6 +3,7 @@
 #include <map>
 #include <new>
 
+#include "packstone/cli/layer_scales.h"
 #include "packstone/cli/progress.h"
 #include "packstone/kernel/matmul/product.h"
 #include "packstone/model/layer_walk.h"
@@ -22,6 +23,7 @@ class Run {
     product_ = [this](const MatrixView& a, const MatrixView& b, float* out, std::int64_t stride) {
       float_product(a, b, out, stride, context_.pool());
     };
+    if (method.scaled) scales_.emplace(source, plan, product_, context);
   }
 
   Status layers(LayerWalk& walk, LayerWalk* original);
@@ -54,6 +56,7 @@ class Run {
   std::string_view command_;
   std::map<std::string, Wanted, std::less<>> wanted_;
   MatrixProduct product_;
+  std::optional<LayerScales> scales_;
 };
 
 Result<Run::Statistics> Run::statistics(const std::vector<std::string>& names, std::int64_t cols,
@@ -79,10 +82,21 @@ Result<Run::Statistics> Run::statistics(const std::vector<std::string>& names, s
 
 Status Run::quantize(TensorPlan& tensor, const Statistics& statistics) {
   const Shape shape = tensor.source->weight.shape();
-  PACKSTONE_TRY(const std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
-  FeedbackInput input{{values.data(), shape.rows, shape.cols, shape.cols},
-                      statistics.moment.matrix(),
-                      method_.damping};
+  PACKSTONE_TRY(std::vector<float> values, decode_matrix(*tensor.source, context_.pool()));
+  if (scales_) scales_->apply(tensor.source->name, shape, values);
+  const MatrixView weight{values.data(), shape.rows, shape.cols, shape.cols};
+  if (method_.nearest) {
+    std::vector<float> importance(static_cast<std::size_t>(shape.cols));
+    for (std::size_t c = 0; c < importance.size(); ++c)
+      importance[c] = statistics.moment.matrix()[c * (importance.size() + 1)];
+    PACKSTONE_TRY(Quantized result,
+                  round_to_grid(weight, importance, tensor.target.id, tensor.plan.params,
+                                context_.pool(), tensor.source->name));
+    tensor.report = result.report;
+    tensor.made = std::move(result.weight);
+    return {};
+  }
+  FeedbackInput input{weight, statistics.moment.matrix(), method_.damping};
   if (statistics.drift) input.drift = statistics.drift->matrix();
   PACKSTONE_TRY(
       FeedbackResult result,
@@ -134,6 +148,7 @@ Status Run::stage(LayerWalk& walk, LayerWalk* original, LayerStage stage) {
 Status Run::layers(LayerWalk& walk, LayerWalk* original) {
   Progress progress(context_, "quantizing", static_cast<std::uint64_t>(walk.layers()));
   while (walk.layer() < walk.layers()) {
+    if (scales_) PACKSTONE_CHECK_OK(scales_->search(walk));
     for (const LayerStage one : kLayerStages) PACKSTONE_CHECK_OK(stage(walk, original, one));
     PACKSTONE_CHECK_OK(walk.next_layer());
     if (original != nullptr) PACKSTONE_CHECK_OK(original->next_layer());
@@ -212,6 +227,10 @@ std::uint64_t calibrated_memory(const Checkpoint& source, const ConversionPlan& 
     std::int64_t needed = rows * cols + 3 * slice + 8 * cols * cols + 1152 * cols;
     // The drift, the correction and its transpose; values and their share of a slice.
     if (method.against_original) needed += slice + 5 * cols * cols + 1152 * cols;
+    // The moments of the four stages, and a copy of the values with two samples of 256 rows.
+    if (method.scaled)
+      needed += rows * cols + 1024 * cols + c.intermediate * c.intermediate +
+                2 * c.hidden * c.hidden + heads * heads;
     largest = std::max(largest, needed);
   }
   const std::int64_t walks = method.against_original ? 2 : 1;

@@ -13,6 +13,8 @@ struct CalibratedMethod {
   FeedbackOptions feedback;
   double damping = 0.01;
   bool against_original = false;  // GPTAQ: also the inputs that the unquantized model has
+  bool scaled = false;            // AWQ: channels scaled first
+  bool nearest = false;           // no feedback: values go to their nearest code
 };
 
 // quantize_calibrated(source, calibration, method, journal, plan, context, command): makes the

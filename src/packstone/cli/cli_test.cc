@@ -102,7 +102,7 @@ TEST(Cli, WhatTheBuildLacksIsFive) {
   EXPECT_EQ(call({"quantize", "a", "b", "--to", "exl3", "--method", "rtn"}).code, 5);
   EXPECT_EQ(call({"convert", "a", "b.gguf", "--to", "gguf:Q4_K_M"}).code, 5);
   EXPECT_EQ(call({"generate", "a", "-p", "x", "--kv-type", "q8_0"}).code, 5);
-  EXPECT_EQ(call({"quantize", "a", "b", "--to", "mlx-affine", "--method", "awq"}).code, 5);
+  EXPECT_EQ(call({"quantize", "a", "b", "--to", "mlx-affine", "--method", "exl3"}).code, 5);
 }
 
 TEST(Cli, OptionsWithoutEffectAreErrors) {

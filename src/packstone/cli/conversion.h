@@ -40,6 +40,7 @@ struct TensorPlan {
   bool parity = false;                   // of rtn: the reference's bytes
   std::optional<double> proxy_error;     // of a method with feedback
   std::optional<double> loss;            // likewise
+  std::vector<float> values;             // of a vector that changes, as Hugging Face has it
 };
 
 // How far a plan looks: at headers only, or at every parameter and code.

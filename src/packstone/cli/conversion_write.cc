@@ -24,9 +24,12 @@ bool vector_order(const CheckpointTensor& tensor, std::span<const std::int32_t> 
 // Values through float32: only float tensors of a few thousand values come here.
 Status write_vector(CheckpointWriter& writer, std::size_t index, const TensorPlan& tensor,
                     std::span<const std::int32_t> order) {
-  std::vector<float> values = in_order(decode_all(tensor.source->weight), order);
-  PACKSTONE_CHECK_OK(apply_value_rule(tensor.source->value_rule, writer.value_rule(index), values,
-                                      tensor.source->name));
+  const bool changed = !tensor.values.empty();
+  std::vector<float> values =
+      changed ? tensor.values : in_order(decode_all(tensor.source->weight), order);
+  const ValueRule rule = changed ? ValueRule::kSame : tensor.source->value_rule;
+  PACKSTONE_CHECK_OK(
+      apply_value_rule(rule, writer.value_rule(index), values, tensor.source->name));
   PACKSTONE_TRY(
       OwnedWeight target,
       OwnedWeight::allocate(tensor.target.id, tensor.source->weight.shape(), tensor.plan.params));

@@ -1,6 +1,7 @@
 // packstone plan: what a convert or quantize would do, from headers only.
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/described.h"
+#include "packstone/cli/layer_scales.h"
 #include "packstone/cli/process.h"
 #include "packstone/cli/quantize_options.h"
 
@@ -40,7 +41,7 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   QuantizeOptions options;
   app.positional("SRC", path, "GGUF file or folder");
   app.required("--to", options.to, "LAYOUT: mlx-affine, gguf:Q4_0, ..., float32");
-  app.text("--method", options.method, "rtn, gptq, gptaq, foem, fp8, bnb or qqq: plan a quantize");
+  app.text("--method", options.method, "rtn, gptq, gptaq, foem, awq, fp8, bnb or qqq: plan a quantize");
   options.add(app);
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
@@ -66,6 +67,7 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   const ContainerKind container = layout.gguf ? ContainerKind::kGguf : ContainerKind::kFolder;
   PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, request,
                                                      Proof::kHeaders, context, "plan"));
+  if (calibrated && calibrated->scaled) plan_scales(source, plan);
   if (calibrated)  // with the samples that quantize takes when it is not told
     plan.peak_memory_predicted += calibrated_memory(
         source, plan, *calibrated, options.calibration.samples, options.calibration.length);

@@ -1,5 +1,6 @@
 // packstone quantize: fewer bits a weight; the report says how far the values moved.
 #include "packstone/cli/arguments.h"
+#include "packstone/cli/layer_scales.h"
 #include "packstone/cli/pins.h"
 #include "packstone/cli/quantize_options.h"
 
@@ -20,6 +21,7 @@ Result<Json> call_json(const QuantizeOptions& options, const QuantizeTarget& tar
   call["to"] = format_info(target.request.format).name;
   call["group_size"] = group_cols(target.request.format, target.request.params);
   call["metadata"] = float_name(target.request.params.metadata);
+  call["mode"] = options.mode;
   call["damping"] = options.damping;
   if (target.calibrated->feedback.beta != 0) call["beta"] = options.beta;
   if (target.calibrated->against_original) call["alpha"] = options.alpha;
@@ -48,7 +50,7 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
   QuantizeOptions options;
   app.positional("SRC", source_path, "GGUF file or folder");
   app.positional("DST", destination, "what to write");
-  app.required("--method", options.method, "rtn, gptq, gptaq, foem, fp8, bnb or qqq");
+  app.required("--method", options.method, "rtn, gptq, gptaq, foem, awq, fp8, bnb or qqq");
   app.required("--to", options.to,
                "mlx-affine, gguf:Q4_K, gptq, awq-gemm, ...: `packstone formats`");
   options.add(app);
@@ -75,6 +77,7 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
     PACKSTONE_TRY(const Calibration calibration,
                   read_calibration("quantize", options.calibration, source));
     plan.calibration = calibration.json;
+    if (target.calibrated->scaled) plan_scales(source, plan);
     plan.peak_memory_predicted += calibrated_memory(
         source, plan, *target.calibrated, static_cast<std::int64_t>(calibration.sequences.size()),
         static_cast<std::int64_t>(calibration.sequences.front().size()));

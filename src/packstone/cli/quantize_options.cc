@@ -19,9 +19,9 @@ struct Method {
 constexpr Method kMethods[] = {{"rtn", false, "", ""},         {"gptq", true, "", ""},
                                {"gptaq", true, "--alpha", ""}, {"foem", true, "--beta", ""},
                                {"fp8", false, "", "fp8"},      {"bnb", false, "", "bnb-"},
-                               {"qqq", false, "", "qqq"}};
+                               {"qqq", false, "", "qqq"},      {"awq", true, "", ""}};
 // Methods of the design that this build lacks.
-constexpr std::string_view kAbsentMethods[] = {"awq", "gguf", "exl3", "paroquant"};
+constexpr std::string_view kAbsentMethods[] = {"gguf", "exl3", "paroquant"};
 constexpr std::string_view kModes[] = {"best", "parity"};
 constexpr std::string_view kScales[] = {"row", "tensor", "block"};
 
@@ -142,13 +142,14 @@ Status check_layout(std::string_view command, const QuantizeOptions& options, co
     return fail(ErrorCode::kInvalidInput, where(command), "--to", name,
                 fmt::format("a layout of {}: {}...", method.name, method.layouts),
                 "--method rtn writes the others");
+  const bool nearest = options.mode == "parity" && method.calibrated;
   const bool encoder =
       !method.calibrated && (gguf_encode_supports(id) || folder_encode_supports(id));
-  if (options.mode == "parity" && !encoder && !rtn_supports(id))
+  if (options.mode == "parity" && !nearest && !encoder && !rtn_supports(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name,
                 "mlx-affine, fp8, bnb, qqq, mxfp4, mxfp8, nvfp4, or a gguf layout that ggml writes",
                 "--mode parity follows the reference programs of these layouts");
-  if (options.mode == "best" && !encoder && !Grid::supports(id))
+  if ((options.mode == "best" || nearest) && !encoder && !Grid::supports(id))
     return fail(ErrorCode::kUnsupported, where(command), "--to", name,
                 fmt::format("a layout that {} can write: one with scales for groups of columns",
                             method.name));
@@ -163,7 +164,8 @@ void QuantizeOptions::add(Options& app) {
              "columns with one scale; default 64, or the layout's own");
   app.text("--mode", mode,
            "best: scales by a search (default); parity: without calibration, the bytes of the "
-           "producer: mlx.quantize, ggml, bitsandbytes, GPTQModel");
+           "producer: mlx.quantize, ggml, bitsandbytes, GPTQModel; awq: no feedback after the "
+           "scales");
   app.text("--scales", scales,
            "fp8: one scale for each row (default), tensor, or block of --group-size (128)");
 }
@@ -209,7 +211,7 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
   if (options.resume && !method.calibrated)
     return no_effect(where(command), "--resume",
                      fmt::format("{} keeps no journal", options.method));
-  if (options.mode == "parity" && method.calibrated)
+  if (options.mode == "parity" && method.calibrated && method.name != "awq")
     return no_effect(where(command), "--mode",
                      fmt::format("{} has no mode parity", options.method));
   PACKSTONE_TRY(LayoutTarget layout, parse_layout(command, options.to));
@@ -220,12 +222,15 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
   PACKSTONE_TRY(const FormatId id, member_of(command, layout, options));
   PACKSTONE_CHECK_OK(check_layout(command, options, method, id));
   PACKSTONE_TRY(const FormatParams params, group_of(command, options, id));
-  QuantizeTarget target{std::move(layout), {id, params, options.mode == "parity"}, {}};
+  const bool reference = options.mode == "parity" && !method.calibrated;
+  QuantizeTarget target{std::move(layout), {id, params, reference}, {}};
   if (!method.calibrated) return target;
   CalibratedMethod& calibrated = target.calibrated.emplace();
   constexpr double kLeast = 1e-9, kMost = 0.999999999;  // the ends of (0, 1) raise
   PACKSTONE_TRY(calibrated.damping,
                 parse_number(command, "--damping", options.damping, kLeast, kMost));
+  calibrated.scaled = method.name == "awq";
+  calibrated.nearest = calibrated.scaled && options.mode == "parity";
   const auto share = [&](const std::string& text) {
     return parse_number(command, method.share, text, 0, 1);
   };

@@ -2,12 +2,16 @@
 // the same bytes, and what it refuses.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <set>
 #include <thread>
 
 #include "packstone/checkpoint/content_hash.h"
+#include "packstone/cli/calibrated.h"
 #include "packstone/cli/test_call.h"
+#include "packstone/cli/vectors.h"
+#include "packstone/transcode/unpack.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace packstone::cli {
@@ -78,13 +82,13 @@ TEST_F(Quantize, SameBytesForAnyThreadCount) {
 
 TEST_F(Quantize, MethodsDifferAndKeepTheirSharesInBounds) {
   std::set<std::string> seen;
-  for (const std::string_view method : {"gptq", "gptaq", "foem"}) {
+  for (const std::string_view method : {"gptq", "gptaq", "foem", "awq"}) {
     std::vector<std::string> run = arguments(std::string(method), "mlx-affine");
     run[4] = method;
     ASSERT_EQ(call(run).code, 0) << method;
     seen.insert(bytes(folder_ / method / "model.safetensors"));
   }
-  EXPECT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen.size(), 4u);
   std::vector<std::string> none = arguments("none", "mlx-affine"), beyond(none);
   none[4] = beyond[4] = "gptaq";
   none.insert(none.end(), {"--alpha", "0"});
@@ -93,6 +97,96 @@ TEST_F(Quantize, MethodsDifferAndKeepTheirSharesInBounds) {
   EXPECT_TRUE(seen.contains(bytes(folder_ / "none/model.safetensors")))
       << "gptaq with alpha 0 is gptq";
   EXPECT_EQ(call(beyond).code, 2);
+}
+
+// W[r, c] times the factor of the norm that makes channel c: what a layer computes with.
+std::vector<float> with_norm(const Checkpoint& checkpoint, const std::string& matrix,
+                             const std::string& norm, bool plus_one) {
+  ThreadPool pool(1);
+  std::vector<float> values = *decode_matrix(*checkpoint.find(matrix), pool);
+  const CheckpointTensor& tensor = *checkpoint.find(norm);
+  const std::vector<float> stored = decode_all(tensor.weight);
+  const bool add = plus_one && tensor.value_rule != ValueRule::kPlusOne;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] *= stored[i % stored.size()] + (add ? 1.0f : 0.0f);
+  return values;
+}
+
+double relative_error(const std::vector<float>& have, const std::vector<float>& want) {
+  double error = 0, whole = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    error += (static_cast<double>(have[i]) - want[i]) * (have[i] - want[i]);
+    whole += static_cast<double>(want[i]) * want[i];
+  }
+  return std::sqrt(error / whole);
+}
+
+// The size of column c of one matrix times that of the row of another that makes this channel.
+template <class RowOf>
+std::vector<float> channel_sizes(const Checkpoint& checkpoint, const std::string& reader,
+                                 const std::vector<float>& maker, const RowOf& row_of) {
+  ThreadPool pool(1);
+  const CheckpointTensor& tensor = *checkpoint.find("model.layers.1." + reader + ".weight");
+  const std::vector<float> read = *decode_matrix(tensor, pool);
+  const auto [rows, cols] = tensor.weight.shape();
+  const std::int64_t width = checkpoint.config.hidden;
+  std::vector<float> sizes(static_cast<std::size_t>(cols));
+  for (std::int64_t c = 0; c < cols; ++c) {
+    double column = 0, row = 0;
+    for (std::int64_t r = 0; r < rows; ++r)
+      column += std::abs(read[static_cast<std::size_t>(r * cols + c)]);
+    for (std::int64_t k = 0; k < width; ++k)
+      row += std::abs(maker[static_cast<std::size_t>(row_of(c) * width + k)]);
+    sizes[static_cast<std::size_t>(c)] = static_cast<float>(column * row);
+  }
+  return sizes;
+}
+
+// AWQ changes norms and rows so that, rounding aside, the model stays what it was: for norms stored
+// as w and as 1 + w, and in both containers.
+TEST_F(Quantize, AwqScalesAreFoldedAway) {
+  for (const std::string model : {"llama", "qwen2", "gemma3_text"}) {
+    const std::string source = model + ".gguf";
+    ASSERT_TRUE(tiny::write(folder_ / source, tiny::gguf(model)).has_value());
+    const Checkpoint original = *open_checkpoint(path(source));
+    for (const std::string layout : {"mlx-affine", "gguf:Q4_0"}) {
+      const std::string out = model + "-awq" + (layout[0] == 'g' ? ".gguf" : "");
+      std::vector<std::string> run = arguments(out, layout);
+      run[1] = path(source);
+      run[4] = "awq";
+      run.insert(run.end(), {"--mode", "parity"});
+      const Called called = call(run);
+      ASSERT_EQ(called.code, 0) << out << called.err;
+      const Checkpoint made = *open_checkpoint(path(out));
+      const bool gemma = model.starts_with("gemma");
+      const std::string ffn_norm = gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+      const auto product = [&](const Checkpoint& checkpoint, const std::string& matrix,
+                               const std::string& norm) {
+        return with_norm(checkpoint, "model.layers.1." + matrix + ".weight",
+                         "model.layers.1." + norm + ".weight", gemma);
+      };
+      for (const auto& [matrix, norm] :
+           {std::pair<std::string, std::string>("self_attn.q_proj", "input_layernorm"),
+            {"mlp.gate_proj", ffn_norm}})
+        EXPECT_LT(
+            relative_error(product(made, matrix, norm), product(original, matrix, norm)), 0.15)
+            << out << matrix;
+      const ModelConfig& config = original.config;
+      const std::int64_t dim = config.head_dim, repeat = config.heads / config.kv_heads;
+      const auto attention = [&](const Checkpoint& checkpoint) {
+        return channel_sizes(checkpoint, "self_attn.o_proj",
+                             product(checkpoint, "self_attn.v_proj", "input_layernorm"),
+                             [&](std::int64_t c) { return c / dim / repeat * dim + c % dim; });
+      };
+      EXPECT_LT(relative_error(attention(made), attention(original)), 0.05) << out;
+      const auto feed_forward = [&](const Checkpoint& checkpoint) {
+        return channel_sizes(checkpoint, "mlp.down_proj",
+                             product(checkpoint, "mlp.up_proj", ffn_norm),
+                             [](std::int64_t c) { return c; });
+      };
+      EXPECT_LT(relative_error(feed_forward(made), feed_forward(original)), 0.05) << out;
+    }
+  }
 }
 
 // A run that was stopped after any number of matrices goes on to the bytes of one that was not.
@@ -230,7 +324,7 @@ TEST_F(Quantize, BadCallsAreTwo) {
       {{"--method", "gptq", "--calibration", path("bad.json")}, 2},
       {{"--method", "gptq", "--calibration", path("short.json")}, 2},
       {{"--method", "gptq", "--calibration", path("absent.txt")}, 2},
-      {{"--method", "awq", "--calibration", path("ids.json")}, 5},
+      {{"--method", "exl3", "--calibration", path("ids.json")}, 5},
   };
   for (const Case& one : cases) {
     std::vector<std::string> arguments = base;

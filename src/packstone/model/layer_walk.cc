@@ -187,6 +187,47 @@ Status LayerWalk::inputs(LayerStage stage, const InputSink& sink) {
   return {};
 }
 
+Status LayerWalk::probe(std::int64_t count, const ProbeSink& sink) {
+  State& state = *state_;
+  PACKSTONE_CHECK_OK(state.check_stage(LayerStage::kAttentionInput));
+  const ModelConfig& config = state.config;
+  const Decoder::Buffers buffers = state.decoder.buffers();
+  const auto last = static_cast<std::size_t>(
+      std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(state.sequences.size())));
+  for (std::size_t s = 0; s < last; ++s) {
+    const auto rows = static_cast<std::int64_t>(state.sequences[s].size());
+    const auto show = [&](LayerStage stage, const float* data, std::int64_t width) {
+      sink(stage, {data, rows, width, width});
+    };
+    state.load_x(s);
+    state.decoder.norm(state.weights().attention_norm, rows);
+    show(LayerStage::kAttentionInput, buffers.normed, config.hidden);
+    KvCache* caches[] = {state.cache.get()};
+    state.cache->truncate(0);
+    PACKSTONE_CHECK_OK(state.decoder.reserve(state.sequences[s], caches));
+    state.decoder.attention_heads(state.layer, state.sequences[s], caches);
+    show(LayerStage::kAttentionOutput, buffers.mixed, state.mixed_width());
+    state.decoder.attention_output(state.layer, rows);
+    show(LayerStage::kFeedForwardInput, buffers.normed, config.hidden);
+    state.decoder.feed_forward_inner(state.layer, rows);
+    show(LayerStage::kFeedForwardOutput, buffers.inner, config.intermediate);
+  }
+  return {};
+}
+
+std::span<const float> LayerWalk::norm(LayerStage stage) const {
+  if (stage == LayerStage::kAttentionInput) return state_->weights().attention_norm;
+  if (stage == LayerStage::kFeedForwardInput) return state_->weights().ffn_norm;
+  return {};
+}
+
+void LayerWalk::set_norm(LayerStage stage, std::span<const float> factors) {
+  LayerWeights& weights = state_->weights();
+  std::ranges::copy(factors, (stage == LayerStage::kAttentionInput ? weights.attention_norm
+                                                                   : weights.ffn_norm)
+                                 .begin());
+}
+
 Status LayerWalk::State::check_pair(const State& other) const {
   if (layer != other.layer || stages_done != other.stages_done || first_row != other.first_row ||
       tokens != other.tokens)

@@ -57,6 +57,17 @@ class LayerWalk {
                               const PairSink& sink);
   static Status paired_head_inputs(LayerWalk& wanted, LayerWalk& walk, const PairSink& sink);
 
+  // probe(count, sink): runs the first `count` sequences through the current layer with the
+  // matrices that it has and hands over the inputs of every stage; the walk stays where it is.
+  // Errors: kExhausted, kInvalidInput (only before the first stage of a layer).
+  using ProbeSink = std::function<void(LayerStage stage, const MatrixView& inputs)>;
+  Status probe(std::int64_t count, const ProbeSink& sink);
+
+  // The factors that the norm before a stage of the current layer multiplies by; none before the
+  // outputs' stages. set_norm: what it multiplies by from now on, hidden values.
+  std::span<const float> norm(LayerStage stage) const;
+  void set_norm(LayerStage stage, std::span<const float> factors);
+
   // replace(name, weight): what runs from now on instead of the checkpoint's matrix; rows in
   // Hugging Face order. Errors: kInvalidInput for a name outside of the current layer or another
   // shape; those of Linear::prepare.

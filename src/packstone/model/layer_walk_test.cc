@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "packstone/model/test_checkpoint.h"
 
@@ -156,6 +157,48 @@ TEST(LayerWalk, Refusals) {
       LayerWalk::make(checkpoint, {{static_cast<std::int32_t>(checkpoint.config.vocab)}}, pool));
   LayerWalk walk = *LayerWalk::make(checkpoint, {{1}}, pool);
   EXPECT_FALSE(walk.head_inputs([](const MatrixView&) {}));
+}
+
+// A probe shows what the stages then get, and leaves the walk where it is.
+TEST(LayerWalk, AProbeShowsTheInputsOfAllStages) {
+  const Checkpoint checkpoint = random_checkpoint(tiny_config(Architecture::kLlama), 9);
+  ThreadPool pool(2);
+  LayerWalk walk = *LayerWalk::make(checkpoint, kSequences, pool);
+  std::map<LayerStage, std::vector<float>> shown;
+  ASSERT_TRUE(walk.probe(99, [&](LayerStage stage, const MatrixView& rows) {
+    const std::vector<float> more = all_rows(rows);
+    shown[stage].insert(shown[stage].end(), more.begin(), more.end());
+  }));
+  for (const LayerStage stage : kLayerStages) {
+    std::vector<float> seen;
+    ASSERT_TRUE(walk.inputs(stage, [&](const MatrixView& rows) {
+      const std::vector<float> more = all_rows(rows);
+      seen.insert(seen.end(), more.begin(), more.end());
+    }));
+    EXPECT_EQ(shown[stage], seen);
+  }
+  EXPECT_FALSE(walk.probe(1, [](LayerStage, const MatrixView&) {}));
+}
+
+// Inputs follow the factors of the norm before them.
+TEST(LayerWalk, ANormThatIsSetCounts) {
+  const Checkpoint checkpoint = random_checkpoint(tiny_config(Architecture::kLlama), 9);
+  ThreadPool pool(1);
+  LayerWalk walk = *LayerWalk::make(checkpoint, kSequences, pool);
+  std::vector<float> before, after;
+  ASSERT_TRUE(walk.probe(1, [&](LayerStage stage, const MatrixView& rows) {
+    if (stage == LayerStage::kAttentionInput) before = all_rows(rows);
+  }));
+  std::vector<float> factors(walk.norm(LayerStage::kAttentionInput).begin(),
+                             walk.norm(LayerStage::kAttentionInput).end());
+  for (float& factor : factors) factor *= 2;
+  walk.set_norm(LayerStage::kAttentionInput, factors);
+  EXPECT_TRUE(walk.norm(LayerStage::kAttentionOutput).empty());
+  ASSERT_TRUE(walk.probe(1, [&](LayerStage stage, const MatrixView& rows) {
+    if (stage == LayerStage::kAttentionInput) after = all_rows(rows);
+  }));
+  for (float& value : before) value *= 2;
+  EXPECT_EQ(before, after);
 }
 
 }  // namespace
