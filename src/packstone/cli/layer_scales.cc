@@ -170,9 +170,9 @@ Status LayerScales::search(LayerWalk& walk) {
     seen.moment.finish(product_);
     PACKSTONE_CHECK_OK(context_.check_cancel("quantize"));
     PACKSTONE_TRY(std::vector<float> scales, find_scales(group, seen));
-    if (group.names.norm)
-      fold_into_norm(group, scales, walk);
-    const auto cols = static_cast<std::size_t>(group.consumers.front()->source->weight.shape().cols);
+    if (group.names.norm) fold_into_norm(group, scales, walk);
+    const Shape shape = group.consumers.front()->source->weight.shape();
+    const auto cols = static_cast<std::size_t>(shape.cols);
     // The heads of grouped queries, each with the scales of the values that it reads.
     const auto dim = static_cast<std::size_t>(source_.config.head_dim);
     const std::size_t repeat = cols / scales.size();

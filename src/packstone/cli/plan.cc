@@ -41,7 +41,8 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   QuantizeOptions options;
   app.positional("SRC", path, "GGUF file or folder");
   app.required("--to", options.to, "LAYOUT: mlx-affine, gguf:Q4_0, ..., float32");
-  app.text("--method", options.method, "rtn, gptq, gptaq, foem, awq, fp8, bnb or qqq: plan a quantize");
+  app.text("--method", options.method,
+           "rtn, gptq, gptaq, foem, awq, fp8, bnb or qqq: plan a quantize");
   options.add(app);
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;

@@ -148,8 +148,8 @@ Result<double> Search::loss(const std::vector<float>& scales) {
       }
     };
     pool_.parallel(sample.rows, 8, errors);
-    product_({scaled_.data(), sample.rows, cols_, cols_}, {group_.moment.data(), cols_, cols_, cols_},
-             spread_.data(), cols_);
+    product_({scaled_.data(), sample.rows, cols_, cols_},
+             {group_.moment.data(), cols_, cols_, cols_}, spread_.data(), cols_);
     for (std::size_t i = 0; i < scaled_.size(); ++i)
       total += static_cast<double>(scaled_[i]) * spread_[i];
   }
