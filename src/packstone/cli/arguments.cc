@@ -143,6 +143,10 @@ void Options::required(const char* name, std::string& value, const char* help) {
 void Options::text(const char* name, std::string& value, const char* help) {
   state_->app.add_option(name, value, help);
 }
+void Options::texts(const char* name, std::vector<std::string>& values, const char* help) {
+  state_->app.add_option(name, values, help)->expected(1)->multi_option_policy(
+      CLI::MultiOptionPolicy::TakeAll);
+}
 void Options::flag(const char* name, bool& value, const char* help) {
   state_->app.add_flag(name, value, help)->disable_flag_override();
 }

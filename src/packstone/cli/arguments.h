@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 #include <string_view>
 
 #include "packstone/cli/command.h"
@@ -26,6 +27,8 @@ class Options {
   void positional(const char* name, std::string& value, const char* help);  // required
   void required(const char* name, std::string& value, const char* help);
   void text(const char* name, std::string& value, const char* help);
+  // May be given several times; each takes one text.
+  void texts(const char* name, std::vector<std::string>& values, const char* help);
   void flag(const char* name, bool& value, const char* help);
   // Numbers in [low, high].
   void number(const char* name, int& value, int low, int high, const char* help);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "packstone/checkpoint/module_pattern.h"
 #include "packstone/checkpoint/writer.h"
 #include "packstone/cli/channel_moves.h"
 #include "packstone/cli/command.h"
@@ -71,12 +72,22 @@ Verdict worst_verdict(std::span<const TensorPlan> tensors);
 TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind container,
                      const ChannelMoves& moves, Context& context);
 
+// What quantize is asked for in the modules that a pattern names: another format, or none.
+struct QuantizeOverride {
+  std::string text;  // as the call spells it
+  ModulePattern pattern;
+  bool keep = false;
+  FormatId format{};
+  FormatParams params;
+};
+
 // What quantize is asked for. In `params`, kWholeRow columns or rows are those of each tensor; for
 // the 4-bit layouts of bitsandbytes, columns are the weights of a block.
 struct QuantizeRequest {
   FormatId format{};
   FormatParams params;
   bool parity = false;  // the bytes of the reference program, rtn only
+  std::vector<QuantizeOverride> overrides = {};  // the first that matches a module counts
 };
 
 // request_params(request, shape): the parameters of a tensor of that shape. Errors: none.
@@ -86,7 +97,8 @@ FormatParams request_params(const QuantizeRequest& request, Shape shape);
 // 2-D weights whose columns divide by the group change values; all other tensors, and all without
 // it, move exactly or are refused. Without `quantize`, act-order that the target has no place for
 // moves jointly (channel_moves.h): if one tensor of a joint move is refused, all of them are.
-// Errors: kCancelled; those of CheckpointWriter::report, so that what has no place in the container
+// Errors: kInvalidInput for an override that names no matrix; kExhausted for one that takes too
+// long; kCancelled; those of CheckpointWriter::report, so that what has no place in the container
 // is refused before the work.
 Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTarget& layout,
                                        ContainerKind container,

@@ -263,14 +263,42 @@ std::optional<std::string> kept_reason(const CheckpointTensor& tensor, const Lay
   return std::nullopt;
 }
 
+// The first override that names the module of a matrix, or nothing; counts what each one names.
+Result<const QuantizeOverride*> override_of(const CheckpointTensor& tensor,
+                                            const QuantizeRequest& request,
+                                            std::vector<int>& named) {
+  constexpr std::string_view kWeight = ".weight";
+  std::string_view module = tensor.name;
+  if (tensor.shape.size() < 2 || !module.ends_with(kWeight)) return nullptr;
+  module.remove_suffix(kWeight.size());
+  const QuantizeOverride* first = nullptr;
+  for (std::size_t i = 0; i < request.overrides.size(); ++i) {
+    PACKSTONE_TRY(const bool matches, request.overrides[i].pattern.matches({module, module}));
+    if (!matches) continue;
+    ++named[i];
+    if (first == nullptr) first = &request.overrides[i];
+  }
+  return first;
+}
+
 TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& whole,
-                       const std::optional<QuantizeRequest>& quantize, const ChannelMoves& moves,
-                       Proof proof, Context& context) {
+                       const std::optional<QuantizeRequest>& quantize,
+                       const QuantizeOverride* own, const ChannelMoves& moves, Proof proof,
+                       Context& context) {
   if (whole.layout.described) return copy_plan(tensor);
   std::optional<std::string> kept;
   if (quantize) {
-    kept = kept_reason(tensor, whole.layout, *quantize);
-    if (!kept) return quantize_plan(tensor, *quantize, proof, context);
+    QuantizeRequest request{quantize->format, quantize->params, quantize->parity};
+    if (own != nullptr && own->keep)
+      kept = fmt::format("kept: --override {}", own->text);
+    else if (own != nullptr)
+      request = {own->format, own->params, quantize->parity};
+    if (!kept) kept = kept_reason(tensor, whole.layout, request);
+    if (!kept) {
+      TensorPlan plan = quantize_plan(tensor, request, proof, context);
+      if (own != nullptr) plan.plan.conditions.push_back("--override " + own->text);
+      return plan;
+    }
   }
   TensorPlan plan = plan_in_order(tensor, moves, proof, context, [&](const Movable& from) {
     return is_float_format(tensor.weight.id()) ? float_plan(tensor, whole.container, proof)
@@ -325,17 +353,28 @@ Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTar
   const std::uint64_t rss = rss_bytes();
   const ChannelMoves moves = quantize ? ChannelMoves() : moves_to(source, layout);
   std::uint64_t largest = 0;
+  std::vector<int> named(quantize ? quantize->overrides.size() : 0);
   std::optional<Progress> progress;
   if (proof == Proof::kFull) progress.emplace(context, "proving", source.bytes());
   for (const CheckpointTensor& tensor : source.tensors) {
     PACKSTONE_CHECK_OK(context.check_cancel(command));
-    whole.tensors.push_back(plan_tensor(tensor, whole, quantize, moves, proof, context));
+    const QuantizeOverride* own = nullptr;
+    if (quantize) {
+      PACKSTONE_TRY(own, override_of(tensor, *quantize, named));
+    }
+    whole.tensors.push_back(plan_tensor(tensor, whole, quantize, own, moves, proof, context));
     const TensorPlan& plan = whole.tensors.back();
     // Sorting the columns makes a copy beside the target.
     const std::uint64_t sorted = plan.channels.columns().empty() ? 0 : tensor.weight.bytes();
     largest = std::max(largest, plan.bytes + sorted);
     if (progress) progress->add(tensor.weight.bytes());
   }
+  for (std::size_t i = 0; i < named.size(); ++i)
+    if (named[i] == 0)
+      return fail(ErrorCode::kInvalidInput, fmt::format("cli.{}", command), "--override",
+                  fmt::format("`{}`", quantize->overrides[i].text),
+                  "an expression that matches a matrix from the start of its name, as "
+                  "model.layers.0.mlp.down_proj or mlp.down_proj");
   refuse_together(moves, whole.tensors);
   for (const TensorPlan& plan : whole.tensors) whole.bytes += plan.bytes;
   if (progress) progress->finish();

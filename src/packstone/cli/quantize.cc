@@ -22,6 +22,7 @@ Result<Json> call_json(const QuantizeOptions& options, const QuantizeTarget& tar
   call["group_size"] = group_cols(target.request.format, target.request.params);
   call["metadata"] = float_name(target.request.params.metadata);
   call["mode"] = options.mode;
+  if (!options.overrides.empty()) call["override"] = options.overrides;
   call["damping"] = options.damping;
   if (target.calibrated->feedback.beta != 0) call["beta"] = options.beta;
   if (target.calibrated->against_original) call["alpha"] = options.alpha;

@@ -156,9 +156,61 @@ Status check_layout(std::string_view command, const QuantizeOptions& options, co
   return {};
 }
 
+// Of an override: BITS, BITS:GROUP.
+bool read_width(std::string_view value, QuantizeOptions& options) {
+  const std::size_t colon = value.find(':');
+  const auto number = [](std::string_view text, int& out) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    return error == std::errc{} && end == text.data() + text.size() && out > 0;
+  };
+  options.has_bits = number(value.substr(0, colon), options.bits);
+  if (colon == std::string_view::npos) return options.has_bits;
+  options.has_group_size = number(value.substr(colon + 1), options.group_size);
+  return options.has_bits && options.has_group_size;
+}
+
+// REGEX=keep, REGEX=BITS[:GROUP], or REGEX=gguf:TYPE where the target is GGUF.
+Result<QuantizeOverride> parse_override(std::string_view command, const std::string& text,
+                                        const QuantizeOptions& options, const Method& method,
+                                        const LayoutTarget& layout) {
+  const std::size_t equals = text.rfind('=');
+  const auto bad = [&] {
+    return fail(ErrorCode::kInvalidInput, where(command), "--override", fmt::format("`{}`", text),
+                layout.gguf ? "REGEX=keep or REGEX=gguf:TYPE"
+                            : "REGEX=keep, REGEX=BITS or REGEX=BITS:GROUP");
+  };
+  if (equals == std::string::npos || equals == 0) return bad();
+  const std::string value = text.substr(equals + 1);
+  Result<ModulePattern> pattern =
+      ModulePattern::start_regex(text.substr(0, equals), true, "--override");
+  if (!pattern) {
+    pattern.error().code = ErrorCode::kInvalidInput;
+    return std::unexpected(pattern.error());
+  }
+  QuantizeOverride made{text, *std::move(pattern), value == "keep", {}, {}};
+  if (made.keep) return made;
+  QuantizeOptions own = options;
+  LayoutTarget target = layout;
+  if (layout.gguf) {
+    if (!value.starts_with("gguf:")) return bad();
+    own.to = value;
+    own.has_bits = own.has_group_size = false;
+    PACKSTONE_TRY(target, parse_layout(command, value));
+  } else if (!read_width(value, own)) {
+    return bad();
+  }
+  PACKSTONE_TRY(made.format, member_of(command, target, own));
+  PACKSTONE_CHECK_OK(check_layout(command, own, method, made.format));
+  PACKSTONE_TRY(made.params, group_of(command, own, made.format));
+  return made;
+}
+
 }  // namespace
 
 void QuantizeOptions::add(Options& app) {
+  app.texts("--override", overrides,
+            "REGEX=VALUE, several times: modules whose name begins with REGEX (the first that "
+            "matches counts) get other BITS or BITS:GROUP, another gguf:TYPE, or are `keep`t");
   app.number("--bits", bits, 1, 16, "bits of a code; default 4, or the layout's own");
   app.number("--group-size", group_size, 1, 1 << 20,
              "columns with one scale; default 64, or the layout's own");
@@ -223,7 +275,13 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
   PACKSTONE_CHECK_OK(check_layout(command, options, method, id));
   PACKSTONE_TRY(const FormatParams params, group_of(command, options, id));
   const bool reference = options.mode == "parity" && !method.calibrated;
-  QuantizeTarget target{std::move(layout), {id, params, reference}, {}};
+  std::vector<QuantizeOverride> overrides;
+  for (const std::string& text : options.overrides) {
+    PACKSTONE_TRY(QuantizeOverride one, parse_override(command, text, options, method, layout));
+    overrides.push_back(std::move(one));
+  }
+  QuantizeTarget target{
+      std::move(layout), {id, params, reference, std::move(overrides)}, std::nullopt};
   if (!method.calibrated) return target;
   CalibratedMethod& calibrated = target.calibrated.emplace();
   constexpr double kLeast = 1e-9, kMost = 0.999999999;  // the ends of (0, 1) raise
@@ -246,18 +304,28 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
   return target;
 }
 
-void choose_metadata(const Checkpoint& source, QuantizeRequest& request) {
-  if (format_info(request.format).layout.starts_with("fp8")) return;  // float32, as producers do
-  const bool typed = std::ranges::any_of(format_info(request.format).params, [](const auto& spec) {
+namespace {
+
+bool chooses_metadata(FormatId id) {
+  if (format_info(id).layout.starts_with("fp8")) return false;  // float32, as producers do
+  return std::ranges::any_of(format_info(id).params, [](const auto& spec) {
     return spec.coding == ParamCoding::kMetadata;
   });
-  if (!typed || source.container == ContainerKind::kGguf || !source.config_json.is_object()) return;
+}
+
+}  // namespace
+
+void choose_metadata(const Checkpoint& source, QuantizeRequest& request) {
+  if (source.container == ContainerKind::kGguf || !source.config_json.is_object()) return;
   for (const char* key : {"torch_dtype", "dtype"}) {
     const auto found = source.config_json.find(key);
     if (found == source.config_json.end() || !found->is_string()) continue;
     const std::string& name = found->get_ref<const std::string&>();
-    if (name == "bfloat16") request.params.metadata = FloatType::kBF16;
-    if (name == "float32") request.params.metadata = FloatType::kF32;
+    if (name != "bfloat16" && name != "float32") return;
+    const FloatType type = name == "float32" ? FloatType::kF32 : FloatType::kBF16;
+    if (chooses_metadata(request.format)) request.params.metadata = type;
+    for (QuantizeOverride& own : request.overrides)
+      if (chooses_metadata(own.format)) own.params.metadata = type;
     return;
   }
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/calibrated.h"
@@ -17,6 +18,7 @@ struct QuantizeOptions {
   int group_size = 64;
   CalibrationOptions calibration;
   std::string damping = "0.01", beta = "0.2", alpha = "0.25";
+  std::vector<std::string> overrides;  // REGEX=VALUE
   bool resume = false;
   bool has_bits = false, has_group_size = false;
 

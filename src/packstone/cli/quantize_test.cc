@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -332,6 +333,56 @@ TEST_F(Quantize, BadCallsAreTwo) {
     const Called called = call(arguments);
     EXPECT_EQ(called.code, one.code) << one.more.back() << called.err;
     EXPECT_FALSE(fs::exists(folder_ / "z"));
+  }
+}
+
+// The first override that matches a module decides; the others of its kind keep what was asked for.
+TEST_F(Quantize, OverridesGiveModulesOtherWidths) {
+  std::vector<std::string> run = {"quantize", path("model.gguf"), path("mixed"), "--method", "rtn",
+                                  "--to", "mlx-affine", "--group-size", "32", "--override",
+                                  "mlp\\.down_proj=8:64", "--override", "model.layers.1.mlp=3",
+                                  "--override", ".*o_proj=keep", "--json"};
+  const Called called = call(run);
+  ASSERT_EQ(called.code, 0) << called.err;
+  const Json report = called.json();
+  std::map<std::string, std::pair<int, int>> seen;
+  for (const Json& tensor : report["tensors"])
+    seen[tensor["name"]] = {tensor["bits"], tensor.value("group_size", 0)};
+  for (const std::string layer : {"0", "1"}) {
+    const std::string prefix = "model.layers." + layer + ".";
+    EXPECT_EQ(seen[prefix + "mlp.down_proj.weight"], std::pair(8, 64));
+    EXPECT_EQ(seen[prefix + "mlp.up_proj.weight"], std::pair(layer == "1" ? 3 : 4, 32));
+    EXPECT_EQ(seen[prefix + "self_attn.q_proj.weight"], std::pair(4, 32));
+    EXPECT_EQ(seen[prefix + "self_attn.o_proj.weight"].first, 32);
+  }
+  // The written folder says so too.
+  const Checkpoint made = *open_checkpoint(path("mixed"));
+  EXPECT_EQ(format_info(made.find("model.layers.1.mlp.up_proj.weight")->weight.id()).name,
+            "mlx.affine.w3");
+  EXPECT_EQ(format_info(made.find("model.layers.0.mlp.down_proj.weight")->weight.id()).name,
+            "mlx.affine.w8");
+}
+
+TEST_F(Quantize, OverridesOfGgufNameTypes) {
+  std::vector<std::string> run = {"quantize", path("model.gguf"), path("mixed.gguf"), "--method",
+                                  "rtn", "--to", "gguf:Q4_0", "--override", "mlp=gguf:Q8_0",
+                                  "--json"};
+  ASSERT_EQ(call(run).code, 0);
+  const Checkpoint made = *open_checkpoint(path("mixed.gguf"));
+  EXPECT_EQ(format_info(made.find("model.layers.0.mlp.up_proj.weight")->weight.id()).name,
+            "gguf.q8_0");
+  EXPECT_EQ(format_info(made.find("model.layers.0.self_attn.q_proj.weight")->weight.id()).name,
+            "gguf.q4_0");
+}
+
+// A pattern that names nothing is a slip of the pen, not a wish.
+TEST_F(Quantize, OverridesThatNameNothingAreRefused) {
+  for (const std::string text : {"mlp.dwn_proj=8", "mlp=9", "mlp=8:33", "mlp", "=8", "(=8",
+                                 "mlp=gguf:Q8_0", "norm=8"}) {
+    const Called called = call({"quantize", path("model.gguf"), path("out"), "--method", "rtn",
+                                "--to", "mlx-affine", "--override", text});
+    EXPECT_EQ(called.code, 2) << text << called.err;
+    EXPECT_FALSE(fs::exists(path("out"))) << text;
   }
 }
 
