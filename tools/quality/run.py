@@ -11,7 +11,8 @@ same calibration text and are scored by the same evaluator on a text that is not
 row is kept in --cache under the sums of the model and of both texts, so that a run that was stopped
 goes on; what was written stays in --work. Rows run in the order of ROWS, the ones that a goal needs
 first. --python needs mlx-lm, --llama-bin a folder with llama-quantize and llama-imatrix; a row
-whose program is missing or fails is written as not measured, with the reason.
+whose program is missing or fails is written as not measured, with the reason. Without
+llama-quantize its quantizer is called through peer_ggml.py, which needs gguf and libggml-python.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import subprocess
 import sys
 
 SAMPLES = 64  # pieces of the calibration text, for every method that takes a number of pieces
+GGML_SAMPLES = 16  # pieces for peer_ggml.py: column means settle sooner than full Hessians
 LENGTH = 512  # tokens of a piece, of both ours and the peers'
 
 # name, program, method, layout, bits, peer row that it is held against (ours only)
@@ -204,12 +206,24 @@ class Bench:
                    "--sequence-length", str(LENGTH)]
         self.call(command, {**os.environ, "HOME": home})
 
+    def ggml(self, layout, source, target):
+        """The same quantizer from a wheel, where llama.cpp's programs are not at hand."""
+        template = os.path.join(self.args.work, "template.gguf")
+        self.call([self.args.packstone, "quantize", self.args.model, template, "--method", "rtn",
+                   "--to", layout, "--force"])
+        helper = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_ggml.py")
+        self.call([self.args.python, helper, self.args.model, self.args.calibration, template,
+                   source, target, str(GGML_SAMPLES), str(LENGTH)])
+
     def llama(self, layout, target):
         source = os.path.join(self.args.work, "source.gguf")
         matrix = os.path.join(self.args.work, "imatrix.gguf")
         if not os.path.exists(source):
             self.call([self.args.packstone, "convert", self.args.model, source, "--to", "float32"])
         tool = os.path.join(self.args.llama_bin, "llama-")
+        if not os.path.exists(tool + "quantize"):
+            self.ggml(layout, source, target)
+            return
         if not os.path.exists(matrix):
             self.call([tool + "imatrix", "-m", source, "-f", self.args.calibration, "-o", matrix,
                        "-c", str(LENGTH), "-t", str(self.args.threads)])
@@ -282,12 +296,17 @@ def goal(done, layout, bits, peer, limit):
     ratio, met = "", ""
     if mine[1] is not None and theirs[1] is not None:
         ratio, met = f"{mine[1] / theirs[1]:.3f}", "yes" if mine[1] <= limit * theirs[1] else "no"
+        # A goal is not met against a peer whose better methods have no number yet.
+        missing = [row[2] for row in ROWS if (row[1], row[3], row[4]) == (peer, layout, bits)
+                   and "kld_mean" not in done.get(row[0], {})]
+        if missing and met == "yes":
+            met = f"open: {peer}'s {' and '.join(missing)} not measured"
     return cells([title, mine[0], f"{peer} {theirs[0]}", ratio, f"{limit}", met])
 
 
 HEAD = """# Quality of quantized weights
 
-Written by `tools/quality/run.py`. The model is `{model}` ({parameters:,} parameters, tied
+Written by `tools/quality/run.py`. The model is `{folder}` ({parameters:,} parameters, tied
 embeddings, bfloat16). Every matrix is quantized, the embeddings too, in ours and in the peers'.
 
 - **Divergence**: mean Kullback-Leibler divergence from the original in nats per scored token, and
@@ -300,18 +319,28 @@ embeddings, bfloat16). Every matrix is quantized, the embeddings too, in ours an
 - **Calibration text**: {calibration_bytes:,} bytes: licences, READMEs and Python sources of Debian
   12 (sha256 `{calibration}`).
   {samples} pieces of {length} tokens for packstone and mlx_lm; each program picks its own pieces.
-  llama-imatrix reads all of the text in pieces of {length}.
 - **Held-out text**: {heldout_bytes:,} bytes, the beginning of the model's `heldout.txt`
   (sha256 `{heldout}`).
 - **Peers**: mlx_lm is `mlx_lm convert -q` (rtn), `mlx_lm.quant.gptq` and `mlx_lm.quant.awq` on the
-  CPU. llama.cpp is `llama-quantize --pure --imatrix` with `llama-imatrix` of the calibration text.
+  CPU. llama.cpp is {llama}.
 """
+
+
+LLAMA_TOOLS = """`llama-quantize --pure --imatrix` with `llama-imatrix` of all of the
+  calibration text"""
+
+LLAMA_LIBRARY = """its quantizer, called without its programs (`ggml_quantize_chunk` of
+  libggml-python), with an importance matrix of {samples} pieces of
+  {length} tokens of the calibration text, made by `tools/quality/peer_ggml.py`; the embeddings
+  have none there, as in llama.cpp"""
 
 
 def page(bench, done):
     args = bench.args
+    tools = os.path.exists(os.path.join(args.llama_bin, "llama-quantize"))
     text = HEAD.format(
-        model="models/" + os.path.basename(os.path.normpath(args.model)),
+        llama=LLAMA_TOOLS if tools else LLAMA_LIBRARY.format(samples=GGML_SAMPLES, length=LENGTH),
+        folder="models/" + os.path.basename(os.path.normpath(args.model)),
         parameters=bench.parameters, calibration_bytes=os.path.getsize(args.calibration),
         heldout_bytes=os.path.getsize(args.heldout), samples=SAMPLES, length=LENGTH, **bench.sums)
     scored = [row for row in done.values() if "ppl_against" in row]
