@@ -74,7 +74,7 @@ TensorPlan plan_pair(const CheckpointTensor& tensor, FormatId id, ContainerKind 
 
 // What quantize is asked for in the modules that a pattern names: another format, or none.
 struct QuantizeOverride {
-  std::string text;  // as the call spells it
+  std::string text;  // where it comes from: the option of the call, or a recipe
   ModulePattern pattern;
   bool keep = false;
   FormatId format{};

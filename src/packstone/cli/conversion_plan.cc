@@ -290,13 +290,13 @@ TensorPlan plan_tensor(const CheckpointTensor& tensor, const ConversionPlan& who
   if (quantize) {
     QuantizeRequest request{quantize->format, quantize->params, quantize->parity};
     if (own != nullptr && own->keep)
-      kept = fmt::format("kept: --override {}", own->text);
+      kept = fmt::format("kept: {}", own->text);
     else if (own != nullptr)
       request = {own->format, own->params, quantize->parity};
     if (!kept) kept = kept_reason(tensor, whole.layout, request);
     if (!kept) {
       TensorPlan plan = quantize_plan(tensor, request, proof, context);
-      if (own != nullptr) plan.plan.conditions.push_back("--override " + own->text);
+      if (own != nullptr) plan.plan.conditions.push_back(own->text);
       return plan;
     }
   }
@@ -371,8 +371,8 @@ Result<ConversionPlan> plan_conversion(const Checkpoint& source, const LayoutTar
   }
   for (std::size_t i = 0; i < named.size(); ++i)
     if (named[i] == 0)
-      return fail(ErrorCode::kInvalidInput, fmt::format("cli.{}", command), "--override",
-                  fmt::format("`{}`", quantize->overrides[i].text),
+      return fail(ErrorCode::kInvalidInput, fmt::format("cli.{}", command),
+                  quantize->overrides[i].text, "no matrix of this name",
                   "an expression that matches a matrix from the start of its name, as "
                   "model.layers.0.mlp.down_proj or mlp.down_proj");
   refuse_together(moves, whole.tensors);

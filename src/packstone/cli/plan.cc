@@ -47,24 +47,26 @@ Result<int> run_plan(Arguments arguments, Context& context) {
   PACKSTONE_TRY(const Parsed parsed, app.parse(arguments, context));
   if (parsed == Parsed::kHelpShown) return 0;
   LayoutTarget layout;
-  std::optional<QuantizeRequest> request;
-  std::optional<CalibratedMethod> calibrated;
+  std::optional<QuantizeTarget> target;
   if (app.given("--method")) {
     PACKSTONE_CHECK_OK(options.read(app, "plan"));
-    PACKSTONE_TRY(QuantizeTarget target, quantize_target("plan", options));
-    layout = target.layout;
-    request = target.request;
-    calibrated = target.calibrated;
+    PACKSTONE_TRY(target, quantize_target("plan", options));
+    layout = target->layout;
   } else {
-    for (const char* option : {"--bits", "--group-size", "--mode", "--scales"})
+    for (const char* option : {"--bits", "--group-size", "--mode", "--scales", "--override"})
       if (app.given(option))
         return no_effect("cli.plan", option, "a convert keeps the codes", "--method rtn uses it");
     PACKSTONE_TRY(layout, parse_layout("plan", options.to));
   }
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(path));
-  PACKSTONE_CHECK_OK(request ? require_supported(source, "cli.plan")
-                             : check_described_move(source, layout, "plan"));
-  if (request) choose_metadata(source, *request);
+  PACKSTONE_CHECK_OK(target ? require_supported(source, "cli.plan")
+                            : check_described_move(source, layout, "plan"));
+  std::optional<QuantizeRequest> request;
+  if (target) {
+    complete_request(source, *target);
+    request = target->request;
+  }
+  const std::optional<CalibratedMethod> calibrated = target ? target->calibrated : std::nullopt;
   const ContainerKind container = layout.gguf ? ContainerKind::kGguf : ContainerKind::kFolder;
   PACKSTONE_TRY(ConversionPlan plan, plan_conversion(source, layout, container, request,
                                                      Proof::kHeaders, context, "plan"));

@@ -19,6 +19,7 @@ Result<Json> call_json(const QuantizeOptions& options, const QuantizeTarget& tar
   call["source_sha256"] = sum;
   call["method"] = options.method;
   call["to"] = format_info(target.request.format).name;
+  if (target.recipe != nullptr) call["recipe"] = target.recipe->name;
   call["group_size"] = group_cols(target.request.format, target.request.params);
   call["metadata"] = float_name(target.request.params.metadata);
   call["mode"] = options.mode;
@@ -69,7 +70,7 @@ Result<int> run_quantize(Arguments arguments, Context& context) {
   PACKSTONE_TRY(const Checkpoint source, open_checkpoint(source_path));
   PACKSTONE_CHECK_OK(require_supported(source, "cli.quantize"));
   PACKSTONE_CHECK_OK(check_destination("quantize", source, destination, container, force));
-  choose_metadata(source, target.request);
+  complete_request(source, target);
   PACKSTONE_TRY(ConversionPlan plan,
                 plan_conversion(source, target.layout, container, target.request, Proof::kFull,
                                 context, "quantize"));

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "packstone/cli/arguments.h"
+#include "packstone/cli/gguf_recipes.h"
 #include "packstone/quantize/folder_encode.h"
 #include "packstone/quantize/gguf/gguf_encode.h"
 #include "packstone/quantize/grid.h"
@@ -187,7 +188,7 @@ Result<QuantizeOverride> parse_override(std::string_view command, const std::str
     pattern.error().code = ErrorCode::kInvalidInput;
     return std::unexpected(pattern.error());
   }
-  QuantizeOverride made{text, *std::move(pattern), value == "keep", {}, {}};
+  QuantizeOverride made{"--override " + text, *std::move(pattern), value == "keep", {}, {}};
   if (made.keep) return made;
   QuantizeOptions own = options;
   LayoutTarget target = layout;
@@ -266,7 +267,11 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
   if (options.mode == "parity" && method.calibrated && method.name != "awq")
     return no_effect(where(command), "--mode",
                      fmt::format("{} has no mode parity", options.method));
-  PACKSTONE_TRY(LayoutTarget layout, parse_layout(command, options.to));
+  const GgufRecipe* recipe = find_recipe(options.to);
+  PACKSTONE_TRY(LayoutTarget layout,
+                parse_layout(command, recipe == nullptr
+                                          ? options.to
+                                          : format_info(*find_format(recipe->type)).layout));
   if (layout.described)
     return fail(ErrorCode::kUnsupported, fmt::format("cli.{}", command), "--to",
                 fmt::format("`{}`", layout.name), "a layout that this build makes",
@@ -281,7 +286,7 @@ Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeO
     overrides.push_back(std::move(one));
   }
   QuantizeTarget target{
-      std::move(layout), {id, params, reference, std::move(overrides)}, std::nullopt};
+      std::move(layout), {id, params, reference, std::move(overrides)}, std::nullopt, recipe};
   if (!method.calibrated) return target;
   CalibratedMethod& calibrated = target.calibrated.emplace();
   constexpr double kLeast = 1e-9, kMost = 0.999999999;  // the ends of (0, 1) raise
@@ -315,7 +320,9 @@ bool chooses_metadata(FormatId id) {
 
 }  // namespace
 
-void choose_metadata(const Checkpoint& source, QuantizeRequest& request) {
+void complete_request(const Checkpoint& source, QuantizeTarget& target) {
+  QuantizeRequest& request = target.request;
+  if (target.recipe != nullptr) apply_recipe(*target.recipe, source, request);
   if (source.container == ContainerKind::kGguf || !source.config_json.is_object()) return;
   for (const char* key : {"torch_dtype", "dtype"}) {
     const auto found = source.config_json.find(key);

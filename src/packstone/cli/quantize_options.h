@@ -8,6 +8,7 @@
 #include "packstone/cli/arguments.h"
 #include "packstone/cli/calibrated.h"
 #include "packstone/cli/conversion.h"
+#include "packstone/cli/gguf_recipes.h"
 
 namespace packstone::cli {
 
@@ -36,11 +37,13 @@ struct QuantizeTarget {
   LayoutTarget layout;
   QuantizeRequest request;
   std::optional<CalibratedMethod> calibrated;  // of a method with calibration
+  const GgufRecipe* recipe = nullptr;          // of a layout that is a mix
 };
 Result<QuantizeTarget> quantize_target(std::string_view command, const QuantizeOptions& options);
 
-// Gives a request whose layout stores scales in a float type of choice that of the source: its
-// config's torch_dtype; float16 for GGUF and for configs without one.
-void choose_metadata(const Checkpoint& source, QuantizeRequest& request);
+// complete_request(source, target): what only the source tells: scales that are stored in a float
+// type of choice take the source's (its config's torch_dtype; float16 for GGUF and for configs
+// without one), and a recipe gives each matrix its type. Errors: none.
+void complete_request(const Checkpoint& source, QuantizeTarget& target);
 
 }  // namespace packstone::cli
