@@ -212,13 +212,29 @@ int report(const Verification& verification, double seconds, Context& context) {
   return holds ? 0 : 3;
 }
 
-// A checkpoint that is there and lacks a file is damaged; one that is not there is a wrong call.
-Result<Checkpoint> open_whole(const fs::path& path) {
+// The checkpoint of a side. One that is there and lacks a file is damaged; one that is not there is
+// a wrong call; one of a kind that no convert reads is not what was converted, and nothing is
+// returned if a file of it has changed: the verification then names the files.
+Result<std::optional<Checkpoint>> open_side(const char* side, const fs::path& path,
+                                            Verification& verification, Context& context) {
   Result<Checkpoint> checkpoint = open_checkpoint(path);
+  if (checkpoint) {
+    const Status comparable = require_comparable(*checkpoint, "cli.verify");
+    if (comparable) return std::optional<Checkpoint>(*std::move(checkpoint));
+    checkpoint = std::unexpected(comparable.error());
+  }
   std::error_code error;
-  if (!checkpoint && checkpoint.error().code == ErrorCode::kNotFound && fs::exists(path, error))
+  if (checkpoint.error().code == ErrorCode::kNotFound && fs::exists(path, error))
     checkpoint.error().code = ErrorCode::kCorruptData;
-  return checkpoint;
+  if (checkpoint.error().code == ErrorCode::kUnsupported) {
+    PACKSTONE_TRY(const std::vector<std::string> changed,
+                  changed_files(verification.document[side], path, context));
+    for (const std::string& name : changed)
+      verification.add(fmt::format("{}.files: {}", side, name), "another sum",
+                       "a file that has changed");
+    if (!changed.empty()) return std::optional<Checkpoint>();
+  }
+  return std::unexpected(std::move(checkpoint).error());
 }
 
 Status read_certificate(const std::string& target, const std::string& asked,
@@ -257,17 +273,18 @@ Result<int> run_verify(Arguments arguments, Context& context) {
   const auto start = std::chrono::steady_clock::now();
   Verification verification;
   PACKSTONE_CHECK_OK(read_certificate(destination, certificate, verification));
-  PACKSTONE_TRY(const Checkpoint target, open_whole(destination));
-  PACKSTONE_CHECK_OK(require_comparable(target, "cli.verify"));
+  PACKSTONE_TRY(const std::optional<Checkpoint> target,
+                open_side("target", destination, verification, context));
   if (against.empty()) {
     PACKSTONE_TRY(verification.source,
                   find_source(verification.document["source"], destination, context));
   } else {
     verification.source = against;
   }
-  PACKSTONE_TRY(const Checkpoint source, open_whole(verification.source));
-  PACKSTONE_CHECK_OK(require_comparable(source, "cli.verify"));
-  PACKSTONE_CHECK_OK(recompute(source, target, verification, context));
+  PACKSTONE_TRY(const std::optional<Checkpoint> source,
+                open_side("source", verification.source, verification, context));
+  if (source && target)
+    PACKSTONE_CHECK_OK(recompute(*source, *target, verification, context));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return report(verification, seconds.count(), context);
 }

@@ -77,4 +77,27 @@ Result<fs::path> find_source(const Json& recorded, const fs::path& target, Conte
               "SRC, the checkpoint that was converted");
 }
 
+Result<std::vector<std::string>> changed_files(const Json& recorded, const fs::path& path,
+                                               Context& context) {
+  std::vector<std::string> changed;
+  const bool gguf = recorded["container"] == "gguf";
+  for (const Json& file : recorded["files"]) {
+    PACKSTONE_CHECK_OK(context.check_cancel("verify"));
+    const auto& name = file["name"].get_ref<const std::string&>();
+    const Result<fs::path> place =
+        gguf ? Result<fs::path>(path)
+             : internal::sibling_file("cli.verify", shown_path(path), path, name);
+    if (!place || !has_size(*place, file)) {
+      changed.push_back(name);
+    } else {
+      PACKSTONE_TRY(const std::vector<std::string> sums,
+                    sha256_ranges({{{*place, 0, file["bytes"].get<std::uint64_t>(), true}}},
+                                  context.pool(), {&context.cancel, {}}));
+      if (file["sha256"] != sums[0]) changed.push_back(name);
+    }
+    if (gguf) break;
+  }
+  return changed;
+}
+
 }  // namespace packstone::cli

@@ -166,13 +166,29 @@ TEST_F(Verify, OneBitInAnyByteOfEitherCheckpointIsFound) {
       stream.seekp(static_cast<std::streamoff>(at));
       stream.put(static_cast<char>(first[at] ^ (1 << (at * 5 + 3) % 8))).flush();
       const int code = verify("small", "small.gguf").code;
-      EXPECT_TRUE(code == 3 || code == 4 || code == 5) << file << " byte " << at << ": " << code;
+      // 5 would say that this build cannot read it; the truth is that the file has changed.
+      EXPECT_TRUE(code == 3 || code == 4) << file << " byte " << at << ": " << code;
       stream.seekp(static_cast<std::streamoff>(at));
       stream.put(first[at]);
     }
   }
   EXPECT_GT(tried, 9'000u);
   EXPECT_EQ(verify("small", "small.gguf").code, 0);
+}
+
+// A bit that makes the model one of an unknown kind: the file that has changed is named.
+TEST_F(Verify, AChangedFileThatNoReaderKnowsIsNamed) {
+  const fs::path file = folder_ / "small/config.json";
+  std::string text = content(file);
+  const std::size_t at = text.find("\"llama\"");
+  ASSERT_NE(at, std::string::npos);
+  text[at + 1] = 'm';
+  const Swapped swapped(file, text);
+  const Called called = verify("small", "small.gguf");
+  EXPECT_EQ(called.code, 3) << called.err;
+  const Json json = called.json();
+  EXPECT_EQ(json["holds"], false);
+  EXPECT_EQ(json["problems"][0]["at"], "target.files: config.json");
 }
 
 TEST_F(Verify, RandomBitsOfATinyModelAreFound) {
